@@ -22,8 +22,8 @@ Profile = Literal["facts", "quick", "standard", "full"]
 class Promise:
     """What a clause's value says, typed.
 
-    ``value`` is a float in ``unit`` for quantities, a tuple of floats for ``range``, a str, bool, int or tuple of
-    str for the other kinds; ``written`` is the contract's own spelling.
+    ``value`` is a float in ``unit`` for quantities, a tuple of floats for ``range``, a str, bool, int or
+    tuple of str for the other kinds; ``written`` is the contract's own spelling.
     """
 
     op: Op
@@ -36,8 +36,8 @@ class Promise:
 class Clause:
     """One promise with one key.
 
-    ``tolerance`` is a fraction and 0 for anything that is not a measured rate. ``settings`` are the entry's own
-    parameters (``path``, ``servers``, ``duration`` …), already typed.
+    ``tolerance`` is a fraction and 0 for anything that is not a measured rate. ``settings`` are the entry's
+    own parameters (``path``, ``servers``, ``duration`` …), already typed.
     """
 
     key: str
@@ -81,7 +81,7 @@ class Contract:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a limit comes from: ``contract``, ``catalogue``, ``topology`` or ``agent`` (its own integrity rules)."""
+    """Where a limit comes from: ``contract``, ``catalogue``, ``topology`` or ``agent`` (integrity rules)."""
 
     kind: Literal["contract", "catalogue", "topology", "agent"]
     detail: Optional[str] = None
