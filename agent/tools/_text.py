@@ -1,0 +1,109 @@
+"""What all text parsers share: clean text, JSON documents inside other text, and numbers that are numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Optional
+
+from agent.tools import ParseError
+
+_BLANKS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2007": " ", "\u3000": " "})
+
+
+def clean(text: str) -> str:
+    """The text without BOM, with LF line ends and plain blanks. A CR inside a line stays."""
+    return text.lstrip("\ufeff").replace("\r\n", "\n").translate(_BLANKS)
+
+
+def json_documents(text: str) -> tuple[list[Any], str]:
+    """All JSON objects that start at a line's beginning, and the text around them.
+
+    A document that starts and does not end raises ``truncated``; one that is broken in the middle
+    raises ``unparsable``. Text without any object gives an empty list.
+    """
+    documents: list[Any] = []
+    around: list[str] = []
+    at = 0
+    while (start := _object_start(text, at)) is not None:
+        around.append(text[at:start])
+        document, at = _decode(text, start)
+        documents.append(document)
+    around.append(text[at:])
+    return documents, "\n".join(around)
+
+
+def one_document(text: str, tool: str) -> dict[str, Any]:
+    """The only JSON object of a text; anything else raises :class:`ParseError`."""
+    if not text.strip():
+        raise ParseError("empty", f"no {tool} output: the text is empty")
+    documents, _ = json_documents(text)
+    if not documents:
+        raise ParseError("unparsable", f"not {tool} JSON", first_line(text))
+    if len(documents) > 1:
+        raise ParseError("several_results", f"{len(documents)} JSON documents; give one at a time")
+    return dict(documents[0])
+
+
+def first_line(text: str) -> str:
+    """The first line that holds anything, for an error message."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def number(value: Any) -> Optional[float]:
+    """A JSON number as float; None for anything else, NaN and infinities."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        result = float(value)
+    except OverflowError:
+        return None
+    return result if math.isfinite(result) else None
+
+
+def integer(value: Any) -> Optional[int]:
+    """A whole JSON number as int; None for anything else."""
+    result = number(value)
+    return int(value) if result is not None and result == int(result) else None
+
+
+def text_or_none(value: Any) -> Optional[str]:
+    """A string that says something, stripped; None for anything else."""
+    return value.strip() or None if isinstance(value, str) else None
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a JSON array; nothing else in it."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _object_start(text: str, at: int) -> Optional[int]:
+    while (at := text.find("{", at)) >= 0:
+        line_start = text.rfind("\n", 0, at) + 1
+        if not text[line_start:at].strip():
+            return at
+        at += 1
+    return None
+
+
+def _decode(text: str, start: int) -> tuple[Any, int]:
+    decoder = json.JSONDecoder(parse_constant=lambda _: None)
+    try:
+        return decoder.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise _broken(text, error) from error
+    except (RecursionError, ValueError) as error:
+        raise ParseError("unparsable", f"JSON that cannot be read ({error})", first_line(text)) from error
+
+
+def _broken(text: str, error: json.JSONDecodeError) -> ParseError:
+    """A decoder that ran out of text, or into an open string, saw a cut; anything else is damage."""
+    cut = not text[error.pos :].strip() or error.msg.startswith("Unterminated string")
+    line = text.splitlines()[error.lineno - 1] if error.lineno <= len(text.splitlines()) else ""
+    kind, what = ("truncated", "JSON cut off") if cut else ("unparsable", "broken JSON")
+    return ParseError(kind, f"{what} at line {error.lineno}: {error.msg}", line.strip())
