@@ -10,6 +10,8 @@ from agent.tools import ParseError
 
 _BLANKS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2007": " ", "\u3000": " "})
 
+_LITERALS = ("true", "false", "null", "-", "\\u0000")
+
 
 def clean(text: str) -> str:
     """The text without BOM, with LF line ends and plain blanks. A CR inside a line stays."""
@@ -83,8 +85,9 @@ def objects(value: Any) -> list[dict[str, Any]]:
 
 
 def _object_start(text: str, at: int) -> Optional[int]:
+    floor = at  # a document may begin right behind the one before it
     while (at := text.find("{", at)) >= 0:
-        line_start = text.rfind("\n", 0, at) + 1
+        line_start = max(floor, text.rfind("\n", 0, at) + 1)
         if not text[line_start:at].strip():
             return at
         at += 1
@@ -103,7 +106,8 @@ def _decode(text: str, start: int) -> tuple[Any, int]:
 
 def _broken(text: str, error: json.JSONDecodeError) -> ParseError:
     """A decoder that ran out of text, or into an open string, saw a cut; anything else is damage."""
-    cut = not text[error.pos :].strip() or error.msg.startswith("Unterminated string")
+    rest = text[error.pos :].strip()
+    cut = error.msg.startswith("Unterminated string") or any(w.startswith(rest) for w in _LITERALS)
     line = text.splitlines()[error.lineno - 1] if error.lineno <= len(text.splitlines()) else ""
     kind, what = ("truncated", "JSON cut off") if cut else ("unparsable", "broken JSON")
     return ParseError(kind, f"{what} at line {error.lineno}: {error.msg}", line.strip())
