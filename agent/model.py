@@ -16,6 +16,15 @@ Verdict = Literal["accepted", "rejected", "inconclusive"]
 Again = Literal["repeat", "deeper"]
 Depth = Literal["quick", "standard", "deeper"]
 Profile = Literal["facts", "quick", "standard", "full"]
+# How an attempt's blocks become its value and interval (see agent.stats): "share" and "time-share" blocks are one
+# block whose conditions hold ``count`` and ``trials``, or one block per stretch of time.
+Statistic = Literal[
+    "median of block medians",
+    "median of repetitions",
+    "percentile per repetition",
+    "share of trials",
+    "share of time",
+]
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,8 @@ class Attempt:
     started_at: str
     evidence: tuple[str, ...] = ()
     void: Optional[Void] = None
+    # Why this attempt may keep a promise but not break it: dd at queue depth 1, a far end not shown capable.
+    weak: Optional[Void] = None
     correct: Optional[bool] = None
     notes: tuple[Text, ...] = ()
     reproduce: tuple[str, ...] = ()
@@ -136,7 +147,7 @@ class Measurement:
 
     key: str
     unit: str
-    statistic: str
+    statistic: Statistic
     attempts: tuple[Attempt, ...]
     subject: Optional[str] = None
 
@@ -148,7 +159,7 @@ class Taken:
 
     attempt: Attempt
     unit: str
-    statistic: str
+    statistic: Statistic
     subject: Optional[str] = None
 
 

@@ -23,6 +23,11 @@ class Look:
 
     number: int = 1
     depth: Depth = "standard"
+    keys: frozenset[str] = frozenset()
+
+    def wants(self, key: str) -> bool:
+        """Whether this execution shall measure ``key``; a repetition measures only what needs repeating."""
+        return not self.keys or key in self.keys
 
 
 @dataclass(frozen=True)
