@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import glob
+import json
 import os
 import signal
 import subprocess
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from agent.evidence import Store, read_json, write_json
 from agent.reading import Known, Missing, Reading
@@ -34,6 +35,9 @@ TERM_GRACE_S = 3.0
 KILL_GRACE_S = 5.0
 TOKEN = "ACCEPT_PROBE"  # marks every process of ours, so that leftovers can be told from other people's
 PR_SET_PDEATHSIG = 1
+SCRATCH = ".accept-test-"  # folders of test files; the rest of the name is the agent's token
+OWNER = "owner.json"
+TEST_FILE = ".dat"  # how the names of all test files end
 
 # Tools see the machine as delivered, but in one language. LD_PRELOAD stays: a slicing library that the vendor
 # put there is part of what was delivered.
@@ -165,6 +169,15 @@ def _let_read(path: str) -> Text:
     return msg("let this user read {path}", path=path)
 
 
+@dataclass(frozen=True)
+class Scratch:
+    """A folder of ours for test files: its absolute path and the free bytes there (what this user may use)."""
+
+    path: str
+    free: int
+    evidence: str = ""
+
+
 class Host(ABC):
     """What checks, facts and benches may ask of a machine."""
 
@@ -193,6 +206,14 @@ class Host(ABC):
         self, probe: str, files: Sequence[str] = (), links: Sequence[str] = (), names: Sequence[str] = ()
     ) -> Files:
         """Contents of files, targets of links, mere existence of names; glob patterns allowed."""
+
+    @abstractmethod
+    def scratch(self, probe: str, where: str) -> Union[Scratch, Missing]:
+        """A new folder for test files below ``where``, swept of what killed runs left there; see :meth:`clear`."""
+
+    @abstractmethod
+    def clear(self, scratch: Scratch) -> None:
+        """Remove the folder's files and the folder."""
 
     @abstractmethod
     def sleep(self, seconds: float) -> None:
@@ -298,6 +319,26 @@ class LiveHost(Host):
         write_json(folder / "meta.json", meta)
         return _files(meta, self.store.name(folder), folder)
 
+    def scratch(self, probe: str, where: str) -> Union[Scratch, Missing]:
+        folder = self.store.begin(probe)
+        meta: dict[str, Any] = {"probe": probe, "kind": "scratch", "where": where, "started_at": utc_now()}
+        sweep_scratch(Path(where))
+        path = Path(where).resolve() / f"{SCRATCH}{self.token}"
+        try:
+            path.mkdir(mode=0o700)
+            (path / OWNER).write_text(json.dumps({"pid": os.getpid(), "start": _start_time(os.getpid())}))
+            usage = os.statvfs(path)
+            meta.update(path=str(path), free=usage.f_bavail * usage.f_frsize)
+        except OSError as error:
+            meta["error"] = errno.errorcode.get(error.errno or 0, "EIO")
+            with suppress(OSError):
+                _remove_scratch(path)
+        write_json(folder / "meta.json", meta)
+        return _scratch(meta, self.store.name(folder))
+
+    def clear(self, scratch: Scratch) -> None:
+        _remove_scratch(Path(scratch.path))
+
     def _real(self, path: str) -> str:
         return path if self.root == Path("/") else str(self.root / path.lstrip("/"))
 
@@ -352,8 +393,72 @@ class ReplayHost(Host):
             return Files(probe, recorded=False)
         return _files(read_json(folder / "meta.json"), self.store.name(folder), folder)
 
+    def scratch(self, probe: str, where: str) -> Union[Scratch, Missing]:
+        folder = self._recorded.get(probe)
+        if folder is None:
+            return Missing("not-recorded", msg("the recording holds no “{probe}”", probe=probe))
+        return _scratch(read_json(folder / "meta.json"), self.store.name(folder))
+
+    def clear(self, scratch: Scratch) -> None:
+        return
+
     def sleep(self, seconds: float) -> None:
         return
+
+
+def _scratch(meta: Mapping[str, Any], evidence: str) -> Union[Scratch, Missing]:
+    error, where = meta.get("error"), meta["where"]
+    if error is None:
+        return Scratch(meta["path"], meta["free"], evidence)
+    if error in ("EACCES", "EPERM"):
+        grant = msg("let this user write to {path}", path=where)
+        return Missing("denied", msg("no test file may be written to {path}", path=where), (evidence,), grant)
+    if error in ("ENOENT", "ENOTDIR"):
+        return Missing("not-there", msg("{path} is no folder of this machine", path=where), (evidence,))
+    if error == "EROFS":
+        grant = msg("mount {path} writable", path=where)
+        return Missing("denied", msg("{path} is mounted read-only", path=where), (evidence,), grant)
+    if error in ("ENOSPC", "EDQUOT"):
+        return Missing(
+            "failed", msg("{path} is full", path=where), (evidence,), msg("free space on {path}", path=where)
+        )
+    return Missing(
+        "failed", msg("no test file can be written to {path}: {error}", path=where, error=error), (evidence,)
+    )
+
+
+def sweep_scratch(where: Path) -> None:
+    """Remove test folders of agents that died here, and end what they left running. Others' files stay."""
+    try:
+        candidates = [p for p in where.glob(f"{SCRATCH}*") if p.is_dir() and not p.is_symlink()]
+    except OSError:
+        return  # where nothing can be listed, nothing of ours can be removed; creating will say why
+    for path in candidates:
+        try:
+            owner = json.loads((path / OWNER).read_text())
+            alive = _start_time(int(owner["pid"])) == owner["start"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # not readable as ours: not ours to remove
+        if not alive:
+            end_marked(path.name[len(SCRATCH) :])
+            with suppress(OSError):
+                _remove_scratch(path)
+
+
+def _remove_scratch(path: Path) -> None:
+    """Our own files, then the folder; a file that somebody else put there keeps the folder alive."""
+    if not path.is_dir():
+        return
+    for file in [*path.glob(f"*{TEST_FILE}"), path / OWNER]:
+        with suppress(FileNotFoundError):
+            file.unlink()
+    path.rmdir()
+
+
+def _start_time(pid: int) -> Optional[str]:
+    """Field 22 of /proc/PID/stat: tells a reused pid from the process that was meant (proc(5))."""
+    content, error = _read_file(f"/proc/{pid}/stat")
+    return None if error else content.rpartition(b")")[2].split()[19].decode()
 
 
 def _ran(meta: Mapping[str, Any], evidence: str, folder: Path) -> Ran:

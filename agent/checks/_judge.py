@@ -214,6 +214,14 @@ def stats_attempt(attempt: Attempt, statistic: str, factor: float = 1.0) -> stat
     if statistic == "median of block medians":
         blocks = [tuple(s * factor for s in b.samples) or (b.value * factor,) for b in attempt.blocks]
         return stats.block_attempt(blocks, look)
+    if statistic == "median of repetitions" and all("seconds" in b.conditions for b in attempt.blocks):
+        transfers = [
+            stats.Repetition(
+                b.conditions["bytes"] * factor, b.conditions["seconds"], tuple(s * factor for s in b.samples)
+            )
+            for b in attempt.blocks
+        ]
+        return stats.rate_attempt(transfers, look)
     noun = "stretches" if statistic == "share of time" else "repetitions"
     return stats.median_attempt(values, look, noun)
 
