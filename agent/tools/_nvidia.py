@@ -17,6 +17,7 @@ _NO_VALUE = frozenset(
         "not available",
         "not found",
         "requested functionality has been deprecated",
+        "redacted",
     }
 )
 # nvmlErrorString() texts as they stand in the place of a value.

@@ -138,7 +138,7 @@ def _header(line: str) -> Optional[_Header]:
     names, titles = _split_header(line)
     if not names or not _GPU.fullmatch(names[0]) or not (titles or len(names) > 1):
         return None
-    if not all(_GPU.fullmatch(name) or _NIC.fullmatch(name) and not _is_link(name) for name in names):
+    if not all(_GPU.fullmatch(name) or (_NIC.fullmatch(name) and not _is_link(name)) for name in names):
         return None
     return _Header(tuple(names), tuple(titles)) if len(set(names)) == len(names) else None
 
