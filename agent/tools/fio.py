@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from agent.tools import ParseError
@@ -64,6 +64,7 @@ class Direction:
     iops: Optional[float]
     lat_ns_mean: Optional[float]
     lat_ns_p99: Optional[float]
+    seconds: Optional[float] = None  # how long fio moved data in this direction; not part of ``accept parse``
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,14 @@ def parse(text: str) -> Fio:
     return Fio(version, tuple(_job(entry) for entry in entries))
 
 
+def to_json(result: Fio) -> Any:
+    """The fixed shape of ``accept parse fio``."""
+    value = asdict(result)
+    for job in value["jobs"]:
+        del job["read"]["seconds"], job["write"]["seconds"]
+    return value
+
+
 def parse_bw_log(text: str) -> tuple[LogSample, ...]:
     """The samples of a ``_bw.N.log`` file: ``ms, KiB/s, direction, block size, …`` a line.
 
@@ -254,7 +263,8 @@ def _direction(job: str, part: dict[str, Any]) -> Direction:
     rate = _bytes_per_s(part)
     if not rate:
         raise ParseError("unparsable", f"fio job {job} moved bytes but states no rate")
-    return Direction(rate, number(part.get("iops")) or None, *_latency(part))
+    seconds = runtime_ms / 1000 if runtime_ms is not None else None
+    return Direction(rate, number(part.get("iops")) or None, *_latency(part), seconds)
 
 
 def _bytes_per_s(part: dict[str, Any]) -> Optional[float]:
