@@ -1,0 +1,114 @@
+"""Numbers, shares, durations and times as a reader of the language expects them."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime
+from typing import Any, Optional
+
+from agent.report.clean import one_line
+from agent.text import Text, Translate, msg
+
+NONE = "—"
+_NARROW = "\u202f"  # narrow no-break space: a number and its unit stay on one line
+_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+
+
+def number(value: float, digits: int = 4) -> str:
+    """``digits`` significant digits, thousands grouped; ``—`` for what is not finite.
+
+    Whole numbers keep all their digits: a count is never rounded.
+    """
+    if not math.isfinite(value):
+        return NONE
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    return _trimmed(f"{value:.{digits}g}") if abs(value) >= 1e-4 else f"{value:.{digits - 1}e}"
+
+
+def _trimmed(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
+def quantity(value: Any, unit: str, translate: Translate) -> str:
+    """A measured value of any kind with its unit: number, word, yes or no, list; None is ``—``."""
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return translate("yes") if value else translate("no")
+    if isinstance(value, (list, tuple)):
+        return ", ".join(quantity(v, unit, translate) for v in value)
+    shown = number(value) if isinstance(value, (int, float)) else one_line(str(value))
+    if not unit or not isinstance(value, (int, float)):
+        return shown
+    return f"{shown}{_NARROW}{one_line(_unit(unit))}"
+
+
+def interval(low: float, high: float, unit: str) -> str:
+    """``508.9 – 515.0 TFLOPS``, both ends with the same number of decimals."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return NONE
+    places = max(_places(low), _places(high))
+    shown = f"{low:,.{places}f} – {high:,.{places}f}"
+    return f"{shown}{_NARROW}{one_line(_unit(unit))}" if unit else shown
+
+
+def _places(value: float) -> int:
+    text = number(value)
+    return len(text.partition(".")[2]) if "e" not in text else 6
+
+
+def _unit(unit: str) -> str:
+    return "°C" if unit == "C" else unit
+
+
+def percent(fraction: float, digits: int = 3) -> str:
+    """0.2118 → ``21.2 %``."""
+    return f"{number(fraction * 100, digits)}{_NARROW}%"
+
+
+def promise(written: str) -> str:
+    """A contract's spelling with the comparison signs of print: ``>= 650`` → ``≥ 650``."""
+    return one_line(written).replace(">=", "≥").replace("<=", "≤").replace("==", "=")
+
+
+def duration(seconds: Optional[float]) -> Text:
+    """``1 h 03 min``, ``4 min 10 s``, ``12.3 s``."""
+    if seconds is None or not math.isfinite(seconds) or seconds < 0:
+        return Text(NONE)
+    if seconds < 60:
+        return msg("{s} s", s=number(seconds, 3))
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return msg("{m} min {s} s", m=minutes, s=rest)
+    return msg("{h} h {m} min", h=minutes // 60, m=minutes % 60)
+
+
+def parsed(stamp: Optional[str]) -> Optional[datetime]:
+    """An ISO 8601 time of the result; None if it is none."""
+    if not stamp:
+        return None
+    try:
+        return datetime.fromisoformat(re.sub(r"\.\d+", "", stamp).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+
+
+def when(stamp: Optional[str], language: str) -> str:
+    """``30 Nov 2026, 20:46 UTC`` or ``2026年11月30日 20:46 UTC``; as written if it is no time."""
+    time = parsed(stamp)
+    if time is None:
+        return one_line(stamp) if stamp else NONE
+    zone = time.strftime("%Z") or "UTC"
+    if language.startswith("zh"):
+        return f"{time.year}年{time.month}月{time.day}日 {time:%H:%M} {zone}"
+    return f"{time.day} {_MONTHS[time.month - 1]} {time.year}, {time:%H:%M} {zone}"
+
+
+def seconds_between(start: Optional[str], end: Optional[str]) -> Optional[float]:
+    """Seconds from one time of the result to another, None if either is missing."""
+    first, last = parsed(start), parsed(end)
+    return (last - first).total_seconds() if first and last else None

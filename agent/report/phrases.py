@@ -1,0 +1,37 @@
+"""Fixed phrases that the result stores as plain strings (how an interval was made), put into another language."""
+
+from __future__ import annotations
+
+import re
+
+from agent.report.clean import one_line
+from agent.text import Text, Translate, msg
+
+_PHRASES: tuple[Text, ...] = (
+    msg("median of block medians"),
+    msg("bytes over seconds of each repetition"),
+    msg("min–max of {n} blocks, {needed} needed", n=0, needed=0),
+    msg("min–max of {n} blocks, {sure}", n=0, sure=0),
+    msg("min–max of {n} repetitions, {sure}", n=0, sure=0),
+    msg("{low} lowest–{high} highest of {n} blocks, {sure}", low=0, high=0, n=0, sure=0),
+    msg("{low} lowest–{high} highest of {n} repetitions, {sure}", low=0, high=0, n=0, sure=0),
+    msg("exact binomial (Clopper–Pearson), {k} of {n}, {sure}", k=0, n=0, sure=0),
+    msg("t interval of {n} blocks, {sure}", n=0, sure=0),
+)
+_HOLE = re.compile(r"\\\{(\w+)\\\}")
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    return re.compile(_HOLE.sub(r"(?P<\1>.{1,20}?)", re.escape(template)) + r"\Z")
+
+
+_KNOWN = tuple((p.template, _pattern(p.template)) for p in _PHRASES)
+
+
+def phrase(text: str, translate: Translate) -> str:
+    """``text`` in the reader's language if it is one of the known phrases, else as it is."""
+    for template, pattern in _KNOWN:
+        found = pattern.match(text)
+        if found:
+            return one_line(msg(template, **found.groupdict()).render(translate))
+    return one_line(text)

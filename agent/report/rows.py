@@ -1,0 +1,230 @@
+"""Findings as rows of a report: the same promise on eight GPUs with the same outcome is one row."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+from urllib.parse import quote
+
+from agent.model import Finding, Limit, Run
+from agent.report import looks, numbers
+from agent.report.clean import one_line, shortened, visible
+from agent.report.names import title
+from agent.report.phrases import phrase
+from agent.text import Text, Translate, msg
+
+_LONGEST_WORDS = 600
+_LONGEST_REASON = 1500
+_EVIDENCE = re.compile(r"evidence(/(?!\.{1,2}(/|\Z))[^/\\\x00-\x1f]+)+\Z")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A place in the evidence: ``href`` is relative to the run folder, None where the name is no such place."""
+
+    text: str
+    href: Optional[str]
+    probe: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One subject of a row. ``gap`` is the distance to the promise in words, empty where there is none."""
+
+    label: str
+    measured: str
+    interval: str
+    gap: str
+    reproduce: str
+    evidence: tuple[Link, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One promise with one outcome on one or several subjects."""
+
+    key: str
+    title: str
+    ref: str
+    quote: str
+    promised: str
+    held_to: str
+    measured: str
+    interval: str
+    rule: str
+    gap: str
+    look: looks.Look
+    word: str
+    code: str
+    why: str
+    notes: tuple[str, ...]
+    grant: str
+    remedy: str
+    reproduce: str
+    evidence: tuple[Link, ...]
+    subjects: tuple[Subject, ...]
+
+    @property
+    def several(self) -> bool:
+        """More than one subject, each worth a line of its own."""
+        return len(self.subjects) > 1
+
+
+def rows(run: Run, findings: Iterable[Finding], translate: Translate) -> tuple[Row, ...]:
+    """Rows in the order in which their first finding comes."""
+    labels = gpu_labels(run)
+    groups: dict[tuple[Any, ...], list[Finding]] = {}
+    for f in findings:
+        key = (f.clause, f.outcome, f.severity, f.promised, f.reason_code, f.grant)
+        groups.setdefault(key, []).append(f)
+    return tuple(_row(group, labels, translate) for group in groups.values())
+
+
+def gpu_labels(run: Run) -> Mapping[str, str]:
+    """A GPU's slot → ``GPU 5 · 0000:ab:00.0``; the slot alone where the index is not known."""
+    gpus = run.node.get("gpus") or ()
+    known = [g for g in gpus if isinstance(g, Mapping) and g.get("slot") is not None and g.get("index") is not None]
+    return {str(g["slot"]): f"GPU {one_line(str(g['index']))} · {one_line(str(g['slot']))}" for g in known}
+
+
+def links(evidence: Iterable[str]) -> tuple[Link, ...]:
+    """Evidence names as links; only what lies below ``evidence/`` becomes one."""
+    return tuple(_link(name) for name in dict.fromkeys(evidence))
+
+
+def _link(name: str) -> Link:
+    inside = bool(_EVIDENCE.match(name))
+    href = quote(name, errors="surrogateescape") if inside else None
+    return Link(shortened(one_line(name), 120), href, name.split("/")[1] if inside else "")
+
+
+def command(argv: tuple[str, ...]) -> str:
+    """argv as it can be pasted into a shell."""
+    return shortened(one_line(" ".join(shlex.quote(a) for a in argv)), _LONGEST_REASON)
+
+
+def gap(f: Finding, translate: Translate) -> str:
+    """The distance from the promise (before tolerance), in percent of it: ``21.2 % short``, ``+7.9 %``."""
+    promised = _promised_number(f.limit)
+    if promised is None or not _is_number(f.measured) or f.limit is None or f.limit.unit != f.unit:
+        return ""
+    if f.unit == "%":
+        return _points(f.measured - promised, translate)
+    if promised == 0:
+        return ""
+    share = (f.measured - promised) / abs(promised)
+    if f.outcome != "fail":
+        return ("+" if share >= 0 else "−") + numbers.percent(abs(share))
+    text = (
+        msg("{share} short", share=numbers.percent(-share))
+        if share < 0
+        else msg("{share} over", share=numbers.percent(share))
+    )
+    return text.render(translate)
+
+
+def _points(difference: float, translate: Translate) -> str:
+    sign = "+" if difference >= 0 else "−"
+    return msg("{n} points", n=f"{sign}{numbers.number(abs(difference), 3)}").render(translate)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _promised_number(limit: Optional[Limit]) -> Optional[float]:
+    """What the contract says, from the limit that has the tolerance in it."""
+    if limit is None or not _is_number(limit.value) or limit.op not in (">=", "<="):
+        return None
+    factor = 1 - limit.tolerance if limit.op == ">=" else 1 + limit.tolerance
+    return float(limit.value) / factor
+
+
+def _held_to(f: Finding, translate: Translate) -> str:
+    """The limit, where it is not simply what the contract says."""
+    limit = f.limit
+    if limit is None or (not limit.tolerance and limit.origin.kind == "contract"):
+        return ""
+    value = f"{numbers.promise(limit.op)} {numbers.quantity(limit.value, limit.unit, translate)}"
+    origin = _ORIGINS[limit.origin.kind].render(translate)
+    detail = f" ({one_line(limit.origin.detail)})" if limit.origin.detail else ""
+    if limit.tolerance:
+        text = msg("held to {limit}: {origin}, tolerance {share}", limit=value, origin=origin + detail,
+                   share=numbers.percent(limit.tolerance))  # fmt: skip
+    else:
+        text = msg("held to {limit}: {origin}", limit=value, origin=origin + detail)
+    return shortened(text.render(translate), _LONGEST_WORDS)
+
+
+_ORIGINS: dict[str, Text] = {
+    "contract": msg("the contract"),
+    "catalogue": msg("the catalogue of GPU models"),
+    "topology": msg("derived from the topology"),
+    "agent": msg("a rule of this agent"),
+}
+
+
+def _subject(f: Finding, labels: Mapping[str, str], translate: Translate) -> Subject:
+    label = labels.get(f.subject, shortened(one_line(f.subject), 120)) if f.subject is not None else ""
+    return Subject(
+        label=label,
+        measured=shortened(numbers.quantity(f.measured, f.unit, translate), _LONGEST_WORDS),
+        interval=shortened(numbers.interval(*f.interval, f.unit), 120) if f.interval else "",
+        gap=gap(f, translate),
+        reproduce=command(f.reproduce),
+        evidence=links(f.evidence),
+    )
+
+
+def _span(group: list[Finding], translate: Translate) -> str:
+    """What was measured on all subjects of a row: the one value, or from the lowest to the highest."""
+    shown = {numbers.quantity(f.measured, f.unit, translate) for f in group}
+    if len(shown) == 1:
+        return shown.pop()
+    values = [f.measured for f in group]
+    if all(_is_number(v) for v in values):
+        return numbers.interval(min(values), max(values), group[0].unit)
+    return msg("{n} different values", n=len(shown)).render(translate)
+
+
+def _gap_span(group: list[Finding], translate: Translate) -> str:
+    shown = list(dict.fromkeys(gap(f, translate) for f in group))
+    return shown[0] if len(shown) == 1 else ""
+
+
+def _row(group: list[Finding], labels: Mapping[str, str], translate: Translate) -> Row:
+    first = group[0]
+    look = looks.of_outcome(first.outcome, first.severity)
+    subjects = tuple(_subject(f, labels, translate) for f in group)
+    single = len(group) == 1
+    return Row(
+        key=shortened(one_line(first.clause), 200),
+        title=shortened(title(first.clause, translate), 200),
+        ref=shortened(one_line(first.ref or ""), 200),
+        quote=shortened(visible(first.quote or ""), _LONGEST_WORDS),
+        promised=shortened(numbers.promise(first.promised), _LONGEST_WORDS),
+        held_to=_held_to(first, translate),
+        measured=shortened(_span(group, translate), _LONGEST_WORDS),
+        interval=subjects[0].interval if single else "",
+        rule=shortened(phrase(first.interval_rule or "", translate), 200),
+        gap=_gap_span(group, translate),
+        look=look,
+        word=look.word.render(translate),
+        code=shortened(one_line(first.reason_code), 80),
+        why=say(first.reason, translate),
+        notes=tuple(dict.fromkeys(say(n, translate) for f in group for n in f.notes)),
+        grant=say(first.grant, translate) if first.grant else "",
+        remedy=shortened(visible(first.remedy or ""), _LONGEST_WORDS),
+        reproduce=subjects[0].reproduce,
+        evidence=links(e for f in group for e in f.evidence),
+        subjects=subjects,
+    )
+
+
+def say(text: Text, translate: Translate) -> str:
+    """A sentence of the result, safe to show and of bearable length."""
+    return shortened(visible(text.render(translate)), _LONGEST_REASON)

@@ -1,0 +1,223 @@
+"""Each measurement as a strip: its blocks as dots on a common axis, with the limit as a line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Optional
+
+from agent.model import Attempt, Finding, Measurement, Run
+from agent.report import looks, numbers
+from agent.report.clean import one_line, shortened
+from agent.report.names import title
+from agent.report.phrases import phrase
+from agent.report.rows import gpu_labels, say
+from agent.result import clause_of, last_counted
+from agent.text import Text, Translate, msg
+
+_MOST_SAMPLES = 12
+_PADDING = 0.06
+
+
+@dataclass(frozen=True)
+class Dot:
+    """``at`` is the place on the axis in percent; ``kind`` is now, earlier or void."""
+
+    at: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class BlockLine:
+    """One block of the table of samples."""
+
+    attempt: str
+    value: str
+    samples: str
+    warmup: str
+    conditions: str
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One subject's line: dots, interval and median in percent of the axis; ``says`` is the picture in words."""
+
+    label: str
+    value: str
+    interval: str
+    tone: str
+    dots: tuple[Dot, ...]
+    band: Optional[tuple[float, float]]
+    middle: Optional[float]
+    says: str
+    remarks: tuple[str, ...]
+    blocks: tuple[BlockLine, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One clause's measurements on a common axis from ``low`` to ``high``; ``limit_at`` in percent."""
+
+    key: str
+    title: str
+    unit: str
+    statistic: str
+    low: str
+    high: str
+    limit: str
+    limit_at: Optional[float]
+    strips: tuple[Strip, ...]
+
+
+_DEPTHS: dict[str, Text] = {"quick": msg("quick"), "standard": msg("standard"), "deeper": msg("deeper look")}
+_CONDITIONS: dict[str, tuple[Text, str]] = {
+    "sm_mhz": (msg("clock"), "MHz"),
+    "power_w": (msg("power"), "W"),
+    "temp_c": (msg("temperature"), "C"),
+    "throttle": (msg("slowed down"), ""),
+    "foreign": (msg("others"), ""),
+}
+
+
+def charts(run: Run, translate: Translate) -> tuple[Chart, ...]:
+    """One chart for each clause that was measured, in the order of the measurements."""
+    findings = {key: f for f in run.findings for key in f.measurements}
+    labels = gpu_labels(run)
+    groups: dict[str, list[Measurement]] = {}
+    for m in run.measurements:
+        groups.setdefault(clause_of(m), []).append(m)
+    return tuple(_chart(clause, ms, findings, labels, translate) for clause, ms in groups.items())
+
+
+def _values(attempt: Attempt) -> list[float]:
+    return [b.value for b in attempt.blocks if math.isfinite(b.value)]
+
+
+@dataclass(frozen=True)
+class _Axis:
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        """Percent from the left end, kept inside the picture."""
+        share = (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+        return round(100 * min(max(share, 0.0), 1.0), 2)
+
+
+def _axis(measurements: Iterable[Measurement], limit: Optional[float]) -> _Axis:
+    seen = [v for m in measurements for a in m.attempts for v in _values(a)]
+    seen += [limit] if limit is not None else []
+    if not seen:
+        return _Axis(0.0, 1.0)
+    low, high = min(seen), max(seen)
+    room = (high - low or abs(high) or 1.0) * _PADDING
+    return _Axis(low - room, high + room)
+
+
+def _limit(finding: Optional[Finding], unit: str) -> Optional[float]:
+    limit = finding.limit if finding else None
+    if limit is None or limit.unit != unit or isinstance(limit.value, bool):
+        return None
+    return float(limit.value) if isinstance(limit.value, (int, float)) and math.isfinite(limit.value) else None
+
+
+def _chart(
+    clause: str, ms: list[Measurement], findings: Mapping[str, Finding], labels: Mapping[str, str], translate: Translate
+) -> Chart:
+    unit = ms[0].unit
+    judged = next((findings[m.key] for m in ms if m.key in findings), None)
+    limit = _limit(judged, unit)
+    axis = _axis(ms, limit)
+    sign = numbers.promise(judged.limit.op) if judged and judged.limit else ""
+    return Chart(
+        key=shortened(one_line(clause), 200),
+        title=shortened(title(clause, translate), 200),
+        unit=shortened(one_line(unit), 40),
+        statistic=shortened(phrase(ms[0].statistic, translate), 200),
+        low=numbers.number(axis.low, 3),
+        high=numbers.number(axis.high, 3),
+        limit=shortened(f"{sign} {numbers.quantity(limit, unit, translate)}", 60) if limit is not None else "",
+        limit_at=axis.at(limit) if limit is not None else None,
+        strips=tuple(_strip(m, findings.get(m.key), axis, labels, translate) for m in ms),
+    )
+
+
+def _strip(
+    m: Measurement, finding: Optional[Finding], axis: _Axis, labels: Mapping[str, str], translate: Translate
+) -> Strip:
+    counted = last_counted(m)
+    values = _values(counted) if counted else []
+    middle = median(values) if values else None
+    shown = numbers.quantity(middle, m.unit, translate)
+    spread = numbers.interval(min(values), max(values), m.unit) if len(values) > 1 else ""
+    label = labels.get(m.subject, shortened(one_line(m.subject), 120)) if m.subject is not None else ""
+    says = msg("{n} blocks, {interval}, median {value}", n=len(values), interval=spread or shown, value=shown)
+    return Strip(
+        label=label,
+        value=shortened(shown, 120),
+        interval=shortened(spread, 120),
+        tone=looks.of_outcome(finding.outcome, finding.severity).tone if finding else "mute",
+        dots=tuple(_dots(m, counted, axis)),
+        band=(axis.at(min(values)), axis.at(max(values))) if len(values) > 1 else None,
+        middle=axis.at(middle) if middle is not None else None,
+        says=says.render(translate),
+        remarks=tuple(_remarks(m, translate)),
+        blocks=tuple(_blocks(m, translate)),
+    )
+
+
+def _dots(m: Measurement, counted: Optional[Attempt], axis: _Axis) -> Iterable[Dot]:
+    for attempt in m.attempts:
+        kind = "now" if attempt is counted else ("void" if attempt.void else "earlier")
+        yield from (Dot(axis.at(v), kind) for v in _values(attempt))
+
+
+def _remarks(m: Measurement, translate: Translate) -> Iterable[str]:
+    for n, attempt in enumerate(m.attempts, 1):
+        if attempt.void:
+            text = msg("attempt {n} does not count: {why}", n=n, why=say(attempt.void.text, translate))
+            yield text.render(translate)
+        if attempt.correct is False:
+            yield msg("attempt {n}: the results were wrong", n=n).render(translate)
+        yield from (say(note, translate) for note in attempt.notes)
+
+
+def _blocks(m: Measurement, translate: Translate) -> Iterable[BlockLine]:
+    for n, attempt in enumerate(m.attempts, 1):
+        depth = _DEPTHS[attempt.depth].render(translate) if attempt.depth in _DEPTHS else one_line(attempt.depth)
+        for i, block in enumerate(attempt.blocks, 1):
+            yield BlockLine(
+                attempt=f"{n}.{i} · {depth}",
+                value=numbers.number(block.value),
+                samples=_listed(block.samples),
+                warmup=_listed(block.warmup),
+                conditions=_conditions(block.conditions, translate),
+            )
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    if not values:
+        return numbers.NONE
+    shown = "  ".join(numbers.number(v) for v in values[:_MOST_SAMPLES])
+    return shown if len(values) <= _MOST_SAMPLES else f"{shown} … ({len(values)})"
+
+
+def _conditions(conditions: Mapping[str, Any], translate: Translate) -> str:
+    parts = [_condition(k, v, translate) for k, v in conditions.items() if v not in (None, {}, [], ())]
+    return shortened(" · ".join(p for p in parts if p), 300)
+
+
+def _condition(key: str, value: Any, translate: Translate) -> str:
+    name, unit = _CONDITIONS.get(key, (Text(one_line(key)), ""))
+    if isinstance(value, Mapping):
+        inner = [f"{one_line(str(k))} {_share_or_text(v)}" for k, v in value.items() if v]
+        return f"{name.render(translate)} {', '.join(inner)}" if inner else ""
+    return f"{name.render(translate)} {numbers.quantity(value, unit, translate)}"
+
+
+def _share_or_text(value: Any) -> str:
+    if isinstance(value, float) and 0 <= value <= 1:
+        return numbers.percent(value)
+    return one_line(str(value))

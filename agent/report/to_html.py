@@ -1,0 +1,65 @@
+"""``report.html``: one file without scripts that opens offline, prints on A4 and fits a phone."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Optional
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from agent import resources
+from agent.model import Run
+from agent.report.clean import visible
+from agent.report.numbers import duration
+from agent.report.view import view
+from agent.text import Text, Translate
+
+FORMAT = "html"
+EXTENSION = "html"
+_TEMPLATE = "report.html.j2"
+_STYLE = "report.css"
+
+
+def render(run: Run, folder: Optional[Path], translate: Translate, language: str) -> str:
+    """The page; everything from the machine or the contract is escaped."""
+    page = _environment(translate).get_template(_TEMPLATE)
+    return page.render(v=view(run, folder, translate, language), style=_style(), lang=_html_language(language))
+
+
+@lru_cache(maxsize=4)
+def _environment(translate: Translate) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(str(resources.path("templates"))),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
+        finalize=_harmless,
+    )
+    # Old style: the result is plain text that is escaped like any other, and a % in it is only a %.
+    environment.install_gettext_callables(translate, _plural(translate), newstyle=False)  # type: ignore[attr-defined]
+    environment.filters["say"] = lambda text: text.render(translate) if isinstance(text, Text) else text
+    environment.filters["lasts"] = lambda seconds: duration(seconds).render(translate)
+    return environment
+
+
+def _plural(translate: Translate) -> Any:
+    return lambda one, many, n: translate(one if n == 1 else many)
+
+
+def _harmless(value: Any) -> Any:
+    """The last guard: no control or reordering character reaches the page, whatever a view forgot."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@lru_cache(maxsize=1)
+def _style() -> Markup:
+    """Our own style sheet, the one thing that is not escaped."""
+    return Markup(resources.path("templates", _STYLE).read_text(encoding="utf-8"))  # noqa: S704
+
+
+def _html_language(language: str) -> str:
+    return {"zh": "zh-Hans"}.get(language, language)

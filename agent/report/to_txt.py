@@ -1,0 +1,81 @@
+"""For a chat or a ticket: at most 40 lines, what is broken first, what is asked for, the digest last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+from agent.model import Run
+from agent.report.clean import one_line, shortened
+from agent.report.rows import Row
+from agent.report.view import View, view
+from agent.text import Text, Translate, msg
+
+FORMAT = "txt"
+EXTENSION = "txt"
+LINES = 40
+_WIDEST = 160
+_MOST_ASKED = 6
+# Head, headings, blank lines, the asked and the digest take the rest.
+_FOR_ROWS = 22
+
+
+def render(run: Run, folder: Optional[Path], translate: Translate, language: str) -> str:
+    """Plain text without colours."""
+    shown = view(run, folder, translate, language)
+    lines = [*_head(shown, translate), *_rows(shown, translate), *_asked(shown, translate), *_foot(shown, translate)]
+    return "\n".join(shortened(one_line(line), _WIDEST) for line in lines[:LINES]) + "\n"
+
+
+def _head(v: View, translate: Translate) -> list[str]:
+    wanted = {msg(k).render(translate) for k in ("Contract", "Vendor", "Server", "Measured", "Run")}
+    facts = [f"{f.label}: {f.value}" for f in v.facts if f.label in wanted]
+    return [f"{v.look.sigil} {v.verdict.upper()} — {v.headline}", *facts]
+
+
+def _rows(v: View, translate: Translate) -> list[str]:
+    blocks = [
+        (msg("BROKEN"), [_broken(r, translate) for r in v.broken]),
+        (msg("NOT VERIFIED"), [_open(r) for r in v.unverified]),
+        (msg("REMARKS"), [_broken(r, translate) for r in v.remarks]),
+    ]
+    lines: list[str] = []
+    room = _FOR_ROWS
+    for heading, entries in blocks:
+        if not entries:
+            continue
+        taken = entries[: max(room, 1)]
+        room -= len(taken)
+        lines += ["", f"{heading.render(translate)} ({len(entries)})", *taken]
+        if len(taken) < len(entries):
+            lines.append(msg("{n} more are in the report.", n=len(entries) - len(taken)).render(translate))
+    return lines
+
+
+def _broken(row: Row, translate: Translate) -> str:
+    ref = f" [{row.ref}]" if row.ref else ""
+    where = f" ({row.subjects[0].label})" if len(row.subjects) == 1 and row.subjects[0].label else ""
+    many = f" ({msg('{n} places', n=len(row.subjects)).render(translate)})" if row.several else ""
+    got = msg("promised {promised}, measured {measured}", promised=row.promised, measured=row.measured)
+    gap = f", {row.gap}" if row.gap else ""
+    return f"{row.look.sigil} {row.title}{ref}{where}{many}: {got.render(translate)}{gap}"
+
+
+def _open(row: Row) -> str:
+    ref = f" [{row.ref}]" if row.ref else ""
+    return f"{row.look.sigil} {row.title}{ref}: {row.why}"
+
+
+def _asked(v: View, translate: Translate) -> list[str]:
+    if not v.asked:
+        return []
+    heading = msg("WHAT IS ASKED FOR").render(translate)
+    return ["", heading, *(f"- {line}" for line in v.asked[:_MOST_ASKED])]
+
+
+def _foot(v: View, translate: Translate) -> list[str]:
+    digest: Text = msg("run digest: sha256 {digest}", digest=v.digest) if v.digest else msg(
+        "run digest: the sha256 of manifest.json, printed when the run ends"
+    )  # fmt: skip
+    contract = msg("contract: sha256 {digest}", digest=v.contract_sha256)
+    return ["", contract.render(translate), digest.render(translate)]

@@ -1,0 +1,337 @@
+"""What a report shows, ready to be laid out: plain strings in the reader's language, nothing left to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from agent.model import Finding, Outcome, Run, ScopeEntry, Severity
+from agent.report import looks, numbers, raw, rows, strips
+from agent.report.clean import one_line, shortened, visible
+from agent.report.names import title
+from agent.text import Text, Translate, msg
+
+# Kinds of measurement that have been run on real GPUs, as names of clause families.
+PROVEN_ON_GPUS: tuple[str, ...] = ()
+
+_IN_PARAGRAPH = 3
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A label and its value."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Named:
+    """A clause that was left out, shortened or is pending, and why."""
+
+    key: str
+    title: str
+    why: str
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """A step as it was executed; ``skipped`` says why it was not."""
+
+    name: str
+    started: str
+    lasted: str
+    end: str
+    skipped: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU of the node; what is not known is ``—``."""
+
+    index: str
+    slot: str
+    name: str
+    uuid: str
+    serial: str
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of the contract that no agent can verify."""
+
+    text: str
+    check_by: str
+
+
+@dataclass(frozen=True)
+class View:
+    """The whole report. ``counts`` are kept, broken, not verified, remarks."""
+
+    language: str
+    title: str
+    look: looks.Look
+    verdict: str
+    headline: str
+    facts: tuple[Fact, ...]
+    summary: tuple[str, ...]
+    asked: tuple[str, ...]
+    broken: tuple[rows.Row, ...]
+    unverified: tuple[rows.Row, ...]
+    remarks: tuple[rows.Row, ...]
+    kept: tuple[rows.Row, ...]
+    not_asked: tuple[rows.Row, ...]
+    counts: Mapping[str, int]
+    charts: tuple[strips.Chart, ...]
+    steps: tuple[StepLine, ...]
+    full_scope: bool
+    left_out: tuple[Named, ...]
+    shortened: tuple[Named, ...]
+    pending: tuple[Named, ...]
+    node: tuple[Fact, ...]
+    gpus: tuple[Gpu, ...]
+    stack: tuple[Fact, ...]
+    sessions: tuple[str, ...]
+    terms: tuple[Term, ...]
+    notes: tuple[str, ...]
+    probes: tuple[raw.Probe, ...]
+    digest: Optional[str]
+    contract_sha256: str
+    run_id: str
+    agent_version: str
+    proven: tuple[str, ...]
+
+
+def view(run: Run, folder: Optional[Path], translate: Translate, language: str) -> View:
+    """The report of ``run``; evidence is read from ``folder`` where there is one."""
+    parts = _Parts(run)
+    look = looks.of_verdict(run.verdict if run.complete else None)
+    contract = _short(run.contract_id or run.run_id)
+    return View(
+        language=language,
+        title=msg("Acceptance report {contract}", contract=contract).render(translate),
+        look=look,
+        verdict=look.word.render(translate),
+        headline=rows.say(run.headline, translate),
+        facts=tuple(_who_and_when(run, translate, language)),
+        summary=tuple(_summary(run, parts, translate)),
+        asked=tuple(_asked(run, parts, translate)),
+        broken=rows.rows(run, parts.broken, translate),
+        unverified=rows.rows(run, parts.unverified, translate),
+        remarks=rows.rows(run, parts.remarks, translate),
+        kept=rows.rows(run, parts.kept, translate),
+        not_asked=rows.rows(run, parts.not_asked, translate),
+        counts=parts.counts,
+        charts=strips.charts(run, translate),
+        steps=tuple(_steps(run, translate, language)),
+        full_scope=run.scope.full and run.complete,
+        left_out=_named(run.scope.left_out, translate),
+        shortened=_named(run.scope.shortened, translate),
+        pending=_named(run.scope.pending_trial, translate),
+        node=tuple(_node(run.node, translate)),
+        gpus=tuple(_gpus(run.node)),
+        stack=tuple(Fact(_short(k), _short(v) if v else numbers.NONE) for k, v in run.stack.items()),
+        sessions=tuple(_sessions(run, translate)),
+        terms=tuple(_terms(run)),
+        notes=tuple(rows.say(n, translate) for n in run.notes),
+        probes=raw.probes(folder, _cited(run)),
+        digest=raw.digest(folder),
+        contract_sha256=_short(run.contract_sha256),
+        run_id=_short(run.run_id),
+        agent_version=_short(run.agent_version),
+        proven=tuple(title(k, translate) for k in PROVEN_ON_GPUS),
+    )
+
+
+class _Parts:
+    """Findings by what a reader does about them."""
+
+    def __init__(self, run: Run) -> None:
+        def those(outcome: Outcome, severity: Optional[Severity] = None) -> list[Finding]:
+            return [f for f in run.findings if f.outcome == outcome and severity in (None, f.severity)]
+
+        self.broken = those("fail", "breach")
+        self.unverified = those("inconclusive", "breach")
+        self.remarks = those("fail", "advisory") + those("inconclusive", "advisory")
+        self.kept = those("pass")
+        self.not_asked = those("not-asked")
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Clauses, not subjects: eight GPUs with one promise are one promise."""
+        groups = {"kept": self.kept, "broken": self.broken, "unverified": self.unverified, "remarks": self.remarks}
+        return {name: len({f.clause for f in found}) for name, found in groups.items()}
+
+
+def _short(value: Any) -> str:
+    return shortened(one_line(str(value)), 200)
+
+
+def _who_and_when(run: Run, translate: Translate, language: str) -> Iterable[Fact]:
+    def fact(label: Text, value: Any) -> Iterable[Fact]:
+        if value not in (None, ""):
+            yield Fact(label.render(translate), value.render(translate) if isinstance(value, Text) else _short(value))
+
+    header = run.contract_header
+    signed = header.get("signed")
+    contract = (
+        msg("{id}, signed {date}", id=_short(run.contract_id), date=_short(signed)) if signed else run.contract_id
+    )
+    yield from fact(msg("Contract"), contract)
+    yield from fact(msg("Vendor"), header.get("vendor"))
+    yield from fact(msg("Customer"), header.get("customer"))
+    yield from fact(msg("Server"), run.node.get("hostname"))
+    yield from fact(msg("GPUs"), _gpu_summary(run.node))
+    yield from fact(msg("Site"), header.get("site"))
+    yield from fact(msg("Measured"), numbers.when(run.started_at, language))
+    seconds = numbers.seconds_between(run.started_at, run.finished_at)
+    yield from fact(msg("Took"), numbers.duration(seconds) if seconds is not None else None)
+    yield from fact(msg("Run"), _run_number(run))
+    yield from fact(msg("Profile"), run.profile)
+
+
+def _gpu_summary(node: Mapping[str, Any]) -> Optional[str]:
+    names = [_short(g.get("name")) for g in node.get("gpus") or () if isinstance(g, Mapping)]
+    counted = {name: names.count(name) for name in names}
+    return ", ".join(f"{n} × {name}" for name, n in counted.items()) or None
+
+
+def _run_number(run: Run) -> Text:
+    if run.attempt is None:
+        return msg("not numbered: there was no ledger")
+    ledger = _short(run.attempt.ledger)
+    return msg(
+        "{n} of {m} of this contract on this machine (all in {ledger})",
+        n=run.attempt.number,
+        m=run.attempt.of,
+        ledger=ledger,
+    )
+
+
+def _summary(run: Run, parts: _Parts, translate: Translate) -> Iterable[str]:
+    """A paragraph for somebody who reads nothing else."""
+    yield from (text.render(translate) for text in _sentences(run, parts, translate))
+
+
+def _sentences(run: Run, parts: _Parts, translate: Translate) -> Iterable[Text]:
+    counts = parts.counts
+    if not run.complete:
+        yield msg("The run did not reach its end, so there is no verdict. What was found until then is below.")
+    yield msg(
+        "{n} promises of the contract were judged: {kept} kept, {broken} broken, {open} not verified.",
+        n=len({f.clause for f in (*parts.kept, *parts.broken, *parts.unverified)}), kept=counts["kept"],
+        broken=counts["broken"], open=counts["unverified"],
+    )  # fmt: skip
+    broken = rows.rows(run, parts.broken, translate)
+    for row in broken[:_IN_PARAGRAPH]:
+        yield _broken_sentence(row)
+    if len(broken) > _IN_PARAGRAPH:
+        yield msg("{n} more are in the table.", n=len(broken) - _IN_PARAGRAPH)
+    if parts.unverified:
+        yield msg("A promise that could not be measured does not count as kept.")
+    if not run.scope.full and run.complete:
+        yield msg("Not all of the contract was in the scope of this run: see the section on scope.")
+
+
+def _broken_sentence(row: rows.Row) -> Text:
+    where = row.subjects[0].label if len(row.subjects) == 1 else (msg("{n} places", n=len(row.subjects)))
+    name: Any = msg("{title} ({where})", title=row.title, where=where) if where else row.title
+    got = msg("{measured}, {gap}", measured=row.measured, gap=row.gap) if row.gap else row.measured
+    return msg("{name}: promised {promised}, measured {got}.", name=name, promised=row.promised, got=got)
+
+
+def _asked(run: Run, parts: _Parts, translate: Translate) -> Iterable[str]:
+    """What the vendor is asked to do, each thing once."""
+    broken = rows.rows(run, parts.broken, translate)
+    unverified = rows.rows(run, parts.unverified, translate)
+    asked = [r.remedy for r in broken if r.remedy]
+    bare = [r.title for r in broken if not r.remedy]
+    if bare:
+        asked.append(msg("Put right and let us measure again: {what}.", what=tuple(bare)).render(translate))
+    asked += [
+        msg("To verify {what}: {grant}", what=r.title, grant=r.grant).render(translate) for r in unverified if r.grant
+    ]
+    return dict.fromkeys(asked)
+
+
+def _steps(run: Run, translate: Translate, language: str) -> Iterable[StepLine]:
+    for s in run.steps:
+        yield StepLine(
+            name=_short(s.name),
+            started=numbers.when(s.started_at, language),
+            lasted=numbers.duration(s.seconds).render(translate),
+            end=numbers.NONE if s.exit is None else str(s.exit),
+            skipped=rows.say(s.skipped, translate) if s.skipped else "",
+            command=rows.command(s.argv),
+        )
+
+
+def _named(entries: tuple[ScopeEntry, ...], translate: Translate) -> tuple[Named, ...]:
+    return tuple(Named(_short(e.key), _short(title(e.key, translate)), rows.say(e.why, translate)) for e in entries)
+
+
+_NODE: dict[str, Text] = {
+    "hostname": msg("Host name"),
+    "identity": msg("Identity"),
+    "cpu": msg("CPU"),
+    "memory": msg("Main memory"),
+    "os": msg("Operating system"),
+    "kernel": msg("Linux kernel"),
+    "virtualization": msg("Virtualization"),
+    "disks": msg("Disks"),
+    "network": msg("Network"),
+}
+
+
+def _node(node: Mapping[str, Any], translate: Translate) -> Iterable[Fact]:
+    for key, value in node.items():
+        if key != "gpus":
+            label = _NODE[key].render(translate) if key in _NODE else _short(key)
+            yield Fact(label, _flat(value))
+
+
+def _flat(value: Any) -> str:
+    if value is None:
+        return numbers.NONE
+    if isinstance(value, Mapping):
+        return shortened("; ".join(f"{_short(k)}: {_flat(v)}" for k, v in value.items()), 600)
+    if isinstance(value, (list, tuple)):
+        return shortened(", ".join(_flat(v) for v in value), 600)
+    return shortened(one_line(str(value)), 600)
+
+
+def _gpus(node: Mapping[str, Any]) -> Iterable[Gpu]:
+    for g in node.get("gpus") or ():
+        if isinstance(g, Mapping):
+            yield Gpu(*(_flat(g.get(name)) for name in ("index", "slot", "name", "uuid", "serial")))
+
+
+def _sessions(run: Run, translate: Translate) -> Iterable[str]:
+    for s in run.sessions:
+        line = msg(
+            "boot {boot}, user id {uid}, {place}: {command}",
+            boot=_short(s.boot_id) if s.boot_id else numbers.NONE, uid=s.uid,
+            place=msg("in container {name}", name=_short(s.container)) if s.container else msg("no container"),
+            command=rows.command(s.argv),
+        )  # fmt: skip
+        clock = f" · {_clock(s.clock_offset_s).render(translate)}" if s.clock_offset_s is not None else ""
+        fake = msg("facts read below {root}, not from the machine itself", root=_short(s.simulated_root))
+        simulated = f" · {fake.render(translate)}" if s.simulated_root else ""
+        yield line.render(translate) + clock + simulated
+
+
+def _clock(offset: float) -> Text:
+    return msg("clock off by {s} s", s=numbers.number(offset, 2))
+
+
+def _terms(run: Run) -> Iterable[Term]:
+    for t in run.terms:
+        by = t.get("check_by")
+        yield Term(shortened(visible(str(t.get("text", numbers.NONE))), 1500), _short(by) if by else "")
+
+
+def _cited(run: Run) -> frozenset[str]:
+    return frozenset(link.probe for f in run.findings if f.outcome != "pass" for link in rows.links(f.evidence))
