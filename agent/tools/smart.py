@@ -1,0 +1,199 @@
+"""smartctl: what a disk says about itself: health, age, wear.
+
+Source command: ``smartctl -j -a DEVICE`` (:func:`argv`), smartctl 7.0 and later. Exit status 8 and the like
+say that the *drive* fails; the JSON is whole then.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Optional
+
+from agent.tools import ParseError
+from agent.tools._text import clean, first_line, integer, mapping, objects, one_document, text_or_none
+
+KIND = "smart"
+# A disk in standby takes seconds to answer; a dying one takes its time-outs.
+TIMEOUT_S = 60.0
+
+_FIXED = (
+    "model", "serial", "protocol", "passed", "power_on_hours", "percentage_used", "bytes_written",
+    "media_errors", "unsafe_shutdowns", "temperature_c",
+)  # fmt: skip
+# NVMe counts "data units" of 1000 blocks of 512 bytes.
+_NVME_UNIT = 512_000
+# Names that smartctl gives attributes whose unit is in the name.
+_WRITTEN_ATTRIBUTES = {"Host_Writes_32MiB": 32 << 20, "Host_Writes_GiB": 1 << 30, "Total_Writes_GiB": 1 << 30}
+
+_FAILURES: tuple[tuple[str, str], ...] = (
+    (r"Permission denied|not permitted|requires root|must be root", "denied"),
+    (r"Unable to detect device type|Unknown USB bridge|specify device type|Not supported|unsupported", "unsupported"),
+    (r"No such device|No such file|open device.*failed|open failed|not a block", "open_failed"),
+    (r"command not found", "tool_missing"),
+    (r"unrecognized option|invalid option|INVALID ARGUMENT|UNRECOGNIZED OPTION", "option"),
+    (r"STANDBY mode|SLEEP mode", "standby"),
+)
+
+
+@dataclass(frozen=True)
+class Smart:
+    """One disk; None is "not printed". Bytes, hours, degrees Celsius.
+
+    ``percentage_used`` is the drive's own estimate of its wear (may pass 100), ``passed`` the drive's own
+    verdict. ``available_spare`` in percent; ``rotation_rpm`` 0 is an SSD; ``exit_status`` is smartctl's
+    bit mask (bits 3-7 are about the drive).
+    """
+
+    model: Optional[str]
+    serial: Optional[str]
+    protocol: Optional[str]
+    passed: Optional[bool]
+    power_on_hours: Optional[int]
+    percentage_used: Optional[int]
+    bytes_written: Optional[int]
+    media_errors: Optional[int]
+    unsafe_shutdowns: Optional[int]
+    temperature_c: Optional[int]
+    device: Optional[str]
+    capacity_bytes: Optional[int]
+    available_spare: Optional[int]
+    critical_warning: Optional[int]
+    rotation_rpm: Optional[int]
+    exit_status: Optional[int]
+
+
+def argv(device: str) -> list[str]:
+    """Read only: no self-test is started, a sleeping disk is left asleep."""
+    return ["smartctl", "-j", "-a", "-n", "standby", device]
+
+
+def parse(text: str) -> Smart:
+    """One disk's report.
+
+    Raises :class:`ParseError`: ``denied``, ``unsupported`` (a virtual disk, an unknown bridge),
+    ``open_failed``, ``truncated``, ``text_output`` (run without ``-j``), ``empty``, ``unparsable``.
+    """
+    text = clean(text)
+    if not re.search(r"^\s*\{", text, re.MULTILINE):
+        raise _not_json(text)
+    document = one_document(text, "smartctl")
+    run = document.get("smartctl")
+    if not isinstance(run, dict):
+        raise ParseError("unparsable", "JSON, but not of smartctl", first_line(text))
+    if _says_nothing(document):
+        raise _failure(run)
+    return _disk(document, run)
+
+
+def to_json(result: Smart) -> dict[str, Any]:
+    """The fixed shape of ``accept parse smart``."""
+    whole = asdict(result)
+    return {key: whole[key] for key in _FIXED}
+
+
+def _not_json(text: str) -> ParseError:
+    if not text.strip():
+        return ParseError("empty", "no smartctl output: the text is empty")
+    for pattern, kind in _FAILURES:
+        line = next((li for li in text.splitlines() if re.search(pattern, li)), None)
+        if line is not None:
+            return ParseError(kind, f"smartctl failed ({kind})", line.strip())
+    if re.search(r"^smartctl \d|SMART overall-health", text, re.MULTILINE):
+        return ParseError("text_output", "smartctl's report for people; run it with -j")
+    return ParseError("unparsable", "not smartctl JSON", first_line(text))
+
+
+def _says_nothing(document: dict[str, Any]) -> bool:
+    known = ("model_name", "scsi_model_name", "product", "serial_number", "smart_status", "user_capacity")
+    return not any(key in document for key in known)
+
+
+def _failure(run: dict[str, Any]) -> ParseError:
+    messages = [str(message.get("string")) for message in objects(run.get("messages"))]
+    said = "; ".join(messages) or f"exit status {run.get('exit_status')}"
+    kind = next((kind for pattern, kind in _FAILURES if re.search(pattern, said)), "failed")
+    return ParseError(kind, "smartctl read nothing from the device", said)
+
+
+def _disk(document: dict[str, Any], run: dict[str, Any]) -> Smart:
+    nvme = mapping(document.get("nvme_smart_health_information_log"))
+    device = mapping(document.get("device"))
+    passed = mapping(document.get("smart_status")).get("passed")
+    return Smart(
+        model=_model(document),
+        serial=text_or_none(document.get("serial_number")),
+        protocol=text_or_none(device.get("protocol")),
+        passed=passed if isinstance(passed, bool) else None,
+        power_on_hours=_first(mapping(document.get("power_on_time")).get("hours"), nvme.get("power_on_hours")),
+        percentage_used=_percentage_used(document, nvme),
+        bytes_written=_bytes_written(document, nvme),
+        media_errors=integer(nvme.get("media_errors")),
+        unsafe_shutdowns=integer(nvme.get("unsafe_shutdowns")),
+        temperature_c=_first(mapping(document.get("temperature")).get("current"), nvme.get("temperature")),
+        device=text_or_none(device.get("name")),
+        capacity_bytes=_capacity(document),
+        available_spare=integer(nvme.get("available_spare")),
+        critical_warning=integer(nvme.get("critical_warning")),
+        rotation_rpm=integer(document.get("rotation_rate")),
+        exit_status=integer(run.get("exit_status")),
+    )
+
+
+def _first(*values: Any) -> Optional[int]:
+    return next((found for value in values if (found := integer(value)) is not None), None)
+
+
+def _model(document: dict[str, Any]) -> Optional[str]:
+    names = (document.get(key) for key in ("model_name", "scsi_model_name", "product"))
+    return next((name for value in names if (name := text_or_none(value))), None)
+
+
+def _capacity(document: dict[str, Any]) -> Optional[int]:
+    """Data-centre NVMe with many namespaces print only the controller's total."""
+    return _first(
+        mapping(document.get("user_capacity")).get("bytes"),
+        document.get("nvme_total_capacity"),
+    )
+
+
+def _percentage_used(document: dict[str, Any], nvme: dict[str, Any]) -> Optional[int]:
+    return _first(
+        nvme.get("percentage_used"),
+        mapping(document.get("endurance_used")).get("current_percent"),
+        document.get("scsi_percentage_used_endurance_indicator"),
+        _statistic(document, "Percentage Used Endurance Indicator"),
+    )
+
+
+def _bytes_written(document: dict[str, Any], nvme: dict[str, Any]) -> Optional[int]:
+    """From NVMe units, the standard ATA statistics, or an attribute whose name states its unit.
+
+    ``Total_LBAs_Written`` is read only for drives in smartctl's database: on others the name is a guess
+    and the unit with it.
+    """
+    units = integer(nvme.get("data_units_written"))
+    if units is not None:
+        return units * _NVME_UNIT
+    block = integer(document.get("logical_block_size"))
+    sectors = _statistic(document, "Logical Sectors Written")
+    if sectors is not None and block is not None:
+        return sectors * block
+    factors = dict(_WRITTEN_ATTRIBUTES)
+    if document.get("in_smartctl_database") is True and block is not None:
+        factors["Total_LBAs_Written"] = block
+    for attribute in objects(mapping(document.get("ata_smart_attributes")).get("table")):
+        factor = factors.get(str(attribute.get("name")))
+        raw = integer(mapping(attribute.get("raw")).get("value"))
+        if factor is not None and raw is not None:
+            return raw * factor
+    return None
+
+
+def _statistic(document: dict[str, Any], name: str) -> Optional[int]:
+    """A value of the ATA device statistics log (``-x`` or ``-l devstat``)."""
+    for page in objects(mapping(document.get("ata_device_statistics")).get("pages")):
+        for row in objects(page.get("table")):
+            if row.get("name") == name and mapping(row.get("flags")).get("valid", True):
+                return integer(row.get("value"))
+    return None
