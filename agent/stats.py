@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, Optional
 
 Op = Literal[">=", "<=", "=="]
@@ -47,6 +48,8 @@ CONFIDENCE_DEEPER = 1.0 - (ERROR_BUDGET - ERROR_FIRST_LOOK)
 # itself must hold the false acceptances down. 0.0625 % + 0.0375 % = 0.1 % on each side over the two looks.
 SHARE_CONFIDENCE = 1.0 - 2 * 0.000625
 SHARE_CONFIDENCE_DEEPER = 1.0 - 2 * 0.000375
+# Shares of time: the spread over the blocks is itself estimated, and now and then too small.
+TIME_CONFIDENCE = 1.0 - 2 * 0.00025
 TRIALS_DEEPER_FACTOR = 4
 CLEAR_VIOLATION = 4.0
 CLEAR_VIOLATION_POWER = 0.95
@@ -304,7 +307,9 @@ def time_share_attempt(shares: Sequence[float], look: int = 1) -> Attempt:
 
     Time throttled comes in bouts: trials would not be independent, and a median over blocks can be 0 while a
     third of the time was lost. The mean over equal blocks is the share of the whole; the blocks, longer than a
-    bout, are what is independent. The interval is mean ± t · s / √n, cut to 0 to 1.
+    bout, are what is independent. Such sums are skewed, and a low mean comes with a low spread, so mean ± t · s
+    would accept too often: the interval is the gamma distribution's with the blocks' mean and variance, see
+    `_gamma_ends`. All blocks 0 stays exactly 0.
     """
     trouble = problem(shares) or ("not-a-number" if max(shares) > 1 + 1e-9 else None)
     if trouble is not None:
@@ -314,13 +319,28 @@ def time_share_attempt(shares: Sequence[float], look: int = 1) -> Attempt:
     if count < needed:
         rule = f"min–max of {count} blocks, {needed} needed"
         return Attempt(mean, Interval(min(shares), max(shares), rule, 0.0), look)
-    confidence = SHARE_CONFIDENCE if look <= 1 else SHARE_CONFIDENCE_DEEPER
     variance = math.fsum((share - mean) ** 2 for share in shares) / (count - 1)
-    half = t_quantile((1 + confidence) / 2, count - 1) * math.sqrt(variance / count)
-    rule = f"t interval of {count} blocks, {_percent(confidence)}"
-    return Attempt(mean, Interval(max(0.0, mean - half), min(1.0, mean + half), rule, confidence), look)
+    low, high = _gamma_ends(mean, variance / count, t_quantile((1 + TIME_CONFIDENCE) / 2, count - 1))
+    rule = f"gamma interval of {count} blocks, {_percent(TIME_CONFIDENCE)}"
+    return Attempt(mean, Interval(low, max(mean, min(1.0, high)), rule, TIME_CONFIDENCE), look)
 
 
+def _gamma_ends(mean: float, variance: float, t: float) -> tuple[float, float]:
+    """Ends for a mean made of rare events: it weighs as many of them as `events` = mean² / variance.
+
+    The Poisson limits of that count in the Wilson–Hilferty form (Byar's), with Student's t for the normal
+    quantile because the variance was estimated. For many events this is mean ± t · √variance.
+    """
+    if variance <= 0:
+        return mean, mean
+    events = mean * mean / variance
+    more = events + 1
+    low = max(0.0, 1 - 1 / (9 * events) - t / (3 * math.sqrt(events))) ** 3
+    high = more / events * (1 - 1 / (9 * more) + t / (3 * math.sqrt(more))) ** 3
+    return mean * min(low, 1.0), mean * high
+
+
+@lru_cache(maxsize=256)
 def t_quantile(probability: float, degrees: int) -> float:
     """Student's t: the value not exceeded with `probability` (0.5 to 1), for whole degrees of freedom."""
     return _bisect(lambda t: t_within(t, degrees) - (2 * probability - 1), 0.0, 1e4)
