@@ -183,6 +183,10 @@ class Host(ABC):
 
     live: bool
 
+    def __init__(self) -> None:
+        # Every command answered so far, in order: the runner cuts it into the records of its steps.
+        self.log: list[Ran] = []
+
     @abstractmethod
     def run(
         self,
@@ -219,6 +223,10 @@ class Host(ABC):
     def sleep(self, seconds: float) -> None:
         """Wait; a replay does not."""
 
+    def _logged(self, ran: Ran) -> Ran:
+        self.log.append(ran)
+        return ran
+
     def python(self) -> str:
         """The agent's own interpreter, for probes of its own."""
         return sys.executable
@@ -235,6 +243,7 @@ class LiveHost(Host):
     live = True
 
     def __init__(self, store: Store, root: Path = Path("/"), finished: Optional[Mapping[str, Path]] = None) -> None:
+        super().__init__()
         self.store = store
         self.root = root
         self.token = f"{os.getpid()}-{time.time_ns()}"
@@ -253,7 +262,7 @@ class LiveHost(Host):
         inputs: Optional[Mapping[str, bytes]] = None,
     ) -> Ran:
         if self._finished is not None and self._finished.holds(probe):
-            return self._finished.run(probe, argv, timeout_s)
+            return self._logged(self._finished.run(probe, argv, timeout_s))
         folder = self.store.begin(probe)
         for name, data in (inputs or {}).items():
             (folder / name).write_bytes(data)
@@ -278,7 +287,7 @@ class LiveHost(Host):
             raise
         meta.update(outcome, seconds=round(time.monotonic() - begun, 4))
         write_json(folder / "meta.json", meta)
-        return _ran(meta, self.store.name(folder), folder)
+        return self._logged(_ran(meta, self.store.name(folder), folder))
 
     def _environment(self, allowed: Sequence[str], extra: Optional[Mapping[str, str]]) -> dict[str, str]:
         env = {k: os.environ[k] for k in allowed if k in os.environ}
@@ -362,6 +371,7 @@ class ReplayHost(Host):
     live = False
 
     def __init__(self, store: Store, recorded: Optional[Mapping[str, Path]] = None) -> None:
+        super().__init__()
         self.store = store
         self._recorded = dict(store.recorded() if recorded is None else recorded)
 
@@ -383,7 +393,7 @@ class ReplayHost(Host):
         folder = self._recorded.get(probe)
         if folder is None:
             return Ran(probe, tuple(argv), "", 0.0, recorded=False)
-        return _ran(read_json(folder / "meta.json"), self.store.name(folder), folder)
+        return self._logged(_ran(read_json(folder / "meta.json"), self.store.name(folder), folder))
 
     def read(
         self, probe: str, files: Sequence[str] = (), links: Sequence[str] = (), names: Sequence[str] = ()
