@@ -21,9 +21,7 @@ _LARGEST = 1e30  # beyond any real promise; keeps conversions finite
 
 # ASCII and full-width digits alike, so that the same pattern serves the JSON Schema.
 _DIGIT = "[0-9０-９]"
-NUMBER_PATTERN = (
-    rf"{_DIGIT}+(?:[,，_]{_DIGIT}{{3}})*(?:[.．]{_DIGIT}+)?(?:[eE][+-]?[0-9]{{1,3}})?"  # ReDoS-free: no overlap
-)
+NUMBER_PATTERN = rf"{_DIGIT}+(?:[,，_]{_DIGIT}{{3}})*(?:[.．]{_DIGIT}+)?(?:[eE][+-]?[0-9]{{1,3}})?"
 _QUANTITY = re.compile(rf"({NUMBER_PATTERN})\s*(.*)", re.DOTALL)
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]{1,2}(?![0-9])")
 
@@ -137,7 +135,7 @@ _PER_SECOND = {
 }  # fmt: skip
 _TIMES = {
     "ns": (1e-9, ("ns", "纳秒")),
-    "us": (1e-6, ("us", "μs", "usec", "微秒")),
+    "us": (1e-6, ("us", "μs", "µs", "usec", "微秒")),
     "ms": (1e-3, ("ms", "msec", "毫秒")),
     "s": (1.0, ("s", "S", "sec", "secs", "second", "seconds", "秒", "秒钟")),
     "min": (60.0, ("min", "mins", "minute", "minutes", "分", "分钟")),
@@ -288,6 +286,24 @@ def parse_quantity(text: str, dimension: str, bare: Optional[str] = None) -> Qua
         factor, canonical = wanted.spellings[unit]
         return _finite(value * factor, canonical)
     raise _wrong_unit(match.group(1), unit, wanted)
+
+
+def unit_pattern(dimension: str, bare: Optional[str] = None) -> str:
+    """The units of ``dimension`` as a regular expression (ECMA 262 and Python alike), for the JSON Schema."""
+    wanted = DIMENSIONS[dimension]
+    spellings = sorted((s for s in wanted.spellings if s), key=len, reverse=True)
+    pattern = "|".join(_spelling_pattern(s) for s in spellings)
+    naked = wanted.bare is not None or bare is not None
+    return f"(?:{pattern})?" if naked else f"(?:{pattern})"
+
+
+def _spelling_pattern(spelling: str) -> str:
+    """Spaces may stand behind a multiplier and before "per second"."""
+    spelling, per, _ = spelling.partition("/s") if spelling.endswith("/s") else (spelling, "", "")
+    multiplier = re.match(r"(?:[kKMBbT]|百万|十亿|万亿|万|亿)(?=IOPS|iops|[a-zG\u4e00-\u9fff]{2})", spelling)
+    cut = multiplier.end() if multiplier else 0
+    body = re.escape(spelling[:cut]) + (r"\s*" if cut else "") + re.escape(spelling[cut:])
+    return body + (r"\s*(?:/\s*(?:seconds?|sec|s|S|秒)|每秒)" if per else "")
 
 
 def _finite(value: float, unit: str) -> Quantity:

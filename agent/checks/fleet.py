@@ -1,0 +1,16 @@
+"""The ``fleet`` clauses: promises about several nodes together."""
+
+from __future__ import annotations
+
+from agent.grammar import Section, count, duration, flag, list_of, rate
+
+GRAMMAR = Section(
+    clauses={
+        "nodes": count(),
+        "identical": flag(),
+        "allreduce.busbw": rate(),
+        "pairs": rate(),
+        "clock_offset": duration(),
+    },
+    settings={"allreduce.nodes": list_of(count(words={"all": "all", "全部": "all"}))},
+)
