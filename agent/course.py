@@ -1,0 +1,278 @@
+"""One course through a contract: facts, steps, judging, second looks. The same for a live run and a replay.
+
+Everything here survives: a fault of our own in one check becomes that clause's ``inconclusive``, never the end of
+the run and never a finding against the vendor.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import ModuleType
+from typing import Any, Callable, Optional, Protocol, TypeVar
+
+from agent import facts as facts_package
+from agent.bench.step import Look, Step
+from agent.checks._api import Case
+from agent.checks._judge import finding, integrity, unsupported
+from agent.facts import Asked
+from agent.host import Host, Ran
+from agent.model import (
+    Clause,
+    Contract,
+    Finding,
+    Measurement,
+    Result,
+    ScopeEntry,
+    StepRecord,
+    Taken,
+)
+from agent.plan import INTEGRITY, Options, Plan, Planned, Selection, arrange, select
+from agent.reading import Missing
+from agent.text import msg
+
+T = TypeVar("T")
+LOOKS_MAX = 4  # one look, a repeat, a deeper look and its repeat: no course of outcomes asks for more
+ALWAYS_FACTS = ("system",)
+
+
+class Observer(Protocol):
+    """Whoever wants to know how the run goes: the terminal, the run folder."""
+
+    def planned(self, plan: Plan) -> None: ...
+
+    def begins(self, planned: Planned, look: Look) -> None: ...
+
+    def ended(self, planned: Planned, look: Look) -> None: ...
+
+
+class Silent:
+    """An observer that does nothing, for replays and tests."""
+
+    def planned(self, plan: Plan) -> None: ...
+
+    def begins(self, planned: Planned, look: Look) -> None: ...
+
+    def ended(self, planned: Planned, look: Look) -> None: ...
+
+
+@dataclass
+class Course:
+    """The state of one run in memory; ``findings()`` may be asked at any moment."""
+
+    contract: Contract
+    options: Options
+    families: Mapping[str, ModuleType]
+    host: Host
+    observer: Observer = field(default_factory=Silent)
+    facts: dict[str, Any] = field(default_factory=dict)
+    measured: dict[str, Any] = field(default_factory=dict)
+    steps: list[StepRecord] = field(default_factory=list)
+    plan: Plan = field(default_factory=lambda: Plan(()))
+    faults: list[str] = field(default_factory=list)
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        self.selection: Selection = select(self.contract, self.options)
+        self._begun = time.monotonic()
+        self._waiting: dict[str, ScopeEntry] = {}
+
+    # ---- the course
+
+    def read_facts(self) -> None:
+        """Read the machine for every clause that is asked, and for integrity."""
+        names: set[str] = set(ALWAYS_FACTS)
+        for module in self._asked_modules():
+            names.update(getattr(module, "FACTS", ()))
+        paths = [str(c.settings["path"]) for c in self.selection.asked if "path" in c.settings]
+        asked = Asked(tuple(dict.fromkeys(paths)), self.options.python)
+        before = len(self.host.log)
+        begun = time.monotonic()
+        for name in sorted(names):
+            read = self._guard(f"facts {name}", partial(facts_package.collect, [name], self.host, asked))
+            self.facts.update(read or {})
+        self._record("facts", self.host.log[before:], time.monotonic() - begun)
+
+    def make_plan(self) -> Plan:
+        """The steps that the asked clauses need on this machine."""
+        steps: list[Step] = []
+        for key, clauses in self._by_family():
+            module = self.families[key]
+            if hasattr(module, "steps"):
+                found = self._guard(f"steps of {key}", partial(_listed, module.steps, clauses, self._case()))
+                steps += found or []
+        self.plan = arrange(steps, self.options)
+        self._waiting = {k: ScopeEntry(k, msg("not measured yet")) for p in self.plan.steps for k in p.step.keys}
+        for entry in self.plan.left_out:
+            self.measured[entry.key] = Missing("left-out", entry.why)
+        self.observer.planned(self.plan)
+        return self.plan
+
+    def measure(self, after_step: Callable[[], None] = lambda: None) -> None:
+        """Every planned step, with the further looks that the judges ask for."""
+        for planned in self.plan.steps:
+            if self.options.stop_on_breach and self._broken():
+                self._stop()
+                break
+            self._looks(planned)
+            after_step()
+
+    def findings(self) -> tuple[Finding, ...]:
+        """All clauses judged on what is known now, in the contract's order; what is left out comes with its reason."""
+        case = self._case()
+        by_clause: dict[str, list[Finding]] = {}
+        for key, clauses in self._by_family():
+            for f in self._judge(self.families[key], clauses, case):
+                by_clause.setdefault(f.clause, []).append(f)
+        why = {e.key: e.why for e in self.selection.left_out}
+        ordered: list[Finding] = []
+        for clause in self.contract.clauses:
+            if clause.key in why:
+                ordered.append(finding(clause, "inconclusive", "left-out", why[clause.key]))
+                continue
+            ordered += by_clause.pop(clause.key, []) or [_forgotten(clause)]
+        if INTEGRITY not in why:
+            ordered += self._judge(self.families[INTEGRITY], (), case) if INTEGRITY in self.families else ()
+        return tuple(ordered)
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """All measurements taken, in the order of their keys."""
+        return tuple(m for _, m in sorted(self.measured.items()) if isinstance(m, Measurement))
+
+    # ---- looks
+
+    def _looks(self, planned: Planned) -> None:
+        look = Look(1, planned.depth)
+        while True:
+            added = self._execute(planned, look)
+            if look.number >= LOOKS_MAX or not added:
+                return
+            again = self._asked_again(planned.step)
+            if not again or not self._time_for(planned):
+                return
+            deeper = "deeper" in again.values()
+            keys = frozenset(k for k, v in again.items() if v == "deeper" or not deeper)
+            look = Look(look.number + 1, "deeper" if deeper else look.depth, keys)
+            self.host.sleep(planned.step.settle_s)
+
+    def _execute(self, planned: Planned, look: Look) -> bool:
+        """Run one look and keep what it gave; False when it gave no new number."""
+        step = planned.step
+        self.observer.begins(planned, look)
+        before = len(self.host.log)
+        begun = time.monotonic()
+        results = self._guard(step.name, lambda: step.execute(self.host, look))
+        name = step.name if look.number == 1 else f"{step.name} (look {look.number})"
+        self._record(name, self.host.log[before:], time.monotonic() - begun)
+        fault = Missing("failed", msg("accept itself failed in this step; this says nothing about the machine"))
+        added = False
+        for key in step.keys:
+            if look.wants(key):
+                result = fault if results is None else results.get(key, fault)
+                added |= self._keep(key, result)
+        self.observer.ended(planned, look)
+        return added
+
+    def _keep(self, key: str, result: Result) -> bool:
+        self._waiting.pop(key, None)
+        before = self.measured.get(key)
+        if isinstance(result, Taken):
+            earlier = before.attempts if isinstance(before, Measurement) else ()
+            self.measured[key] = Measurement(
+                key, result.unit, result.statistic, (*earlier, result.attempt), result.subject
+            )
+            return True
+        if not isinstance(before, Measurement):
+            self.measured[key] = result
+        return False
+
+    def _asked_again(self, step: Step) -> dict[str, str]:
+        """Measurement keys of this step that a judge wants to see again, and how."""
+        wanted: dict[str, str] = {}
+        for f in self.findings():
+            if f.again is not None:
+                wanted.update({k: f.again for k in f.measurements if k in step.keys})
+        return wanted
+
+    def _time_for(self, planned: Planned) -> bool:
+        if self.options.budget_s is None or not self.host.live:
+            return True
+        left = self.options.budget_s - (time.monotonic() - self._begun)
+        return planned.cost.seconds <= left
+
+    def _broken(self) -> bool:
+        return any(f.outcome == "fail" and f.severity == "breach" for f in self.findings())
+
+    def _stop(self) -> None:
+        self.stopped = True
+        for key in self._waiting:
+            self.measured.setdefault(key, Missing("left-out", msg("stopped at the first breach (--stop-on-breach)")))
+
+    # ---- judging
+
+    def _case(self) -> Case:
+        return Case(self.contract, self.facts, {**self._unmeasured(), **self.measured}, self.options.profile)
+
+    def _unmeasured(self) -> dict[str, Missing]:
+        return {k: Missing("interrupted", e.why) for k, e in self._waiting.items()}
+
+    def _judge(self, module: ModuleType, clauses: Sequence[Clause], case: Case) -> Sequence[Finding]:
+        if not hasattr(module, "judge"):
+            return [unsupported(c) for c in clauses]
+        name = module.__name__.rpartition(".")[2]
+        found = self._guard(f"judge of {name}", partial(_listed, module.judge, clauses, case))
+        if found is not None:
+            return found
+        reason = msg("accept itself failed while judging; this says nothing about the machine")
+        if not clauses:
+            return [integrity("agent", "inconclusive", "agent-failed", reason)]
+        return [finding(c, "inconclusive", "agent-failed", reason) for c in clauses]
+
+    def _by_family(self) -> list[tuple[str, list[Clause]]]:
+        grouped: dict[str, list[Clause]] = {}
+        for clause in self.selection.asked:
+            grouped.setdefault(clause.family, []).append(clause)
+        return list(grouped.items())
+
+    def _asked_modules(self) -> list[ModuleType]:
+        names = dict.fromkeys(c.family for c in self.selection.asked)
+        return [self.families[n] for n in (*names, INTEGRITY) if n in self.families]
+
+    # ---- records
+
+    def _record(self, name: str, ran: Sequence[Ran], seconds: float) -> None:
+        main = max(ran, key=lambda r: r.seconds, default=None)
+        self.steps.append(
+            StepRecord(
+                name=name,
+                argv=main.argv if main else (),
+                started_at=ran[0].started_at if ran else None,
+                seconds=round(seconds, 3),
+                exit=main.exit if main else None,
+                evidence=tuple(e for r in ran for e in r.cited),
+            )
+        )
+
+    def _guard(self, what: str, work: Callable[[], T]) -> Optional[T]:
+        try:
+            return work()
+        except Exception:  # noqa: BLE001 - rule 12: our own fault must not end the run; it is kept and reported
+            text = f"{what}\n{traceback.format_exc()}"
+            if text not in self.faults:
+                self.faults.append(text)
+            return None
+
+
+def _listed(
+    function: Callable[[Sequence[Clause], Case], Iterable[T]], clauses: Sequence[Clause], case: Case
+) -> list[T]:
+    return list(function(clauses, case))
+
+
+def _forgotten(clause: Clause) -> Finding:
+    """A judge that says nothing of a clause it was given: our fault, and never a pass."""
+    reason = msg("accept itself gave no finding for this clause; this says nothing about the machine")
+    return finding(clause, "inconclusive", "agent-failed", reason)
