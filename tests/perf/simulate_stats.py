@@ -140,7 +140,7 @@ def latency(rng: random.Random, level: float, factor: float, look: int) -> Attem
     return stats.percentile_attempt([level * factor * rng.choice(latency_pool()) for _ in range(count)], look)
 
 
-@functools.lru_cache()
+@functools.lru_cache
 def latency_pool() -> tuple[float, ...]:
     """1,000 99th percentiles, each of 1,000 autocorrelated log-normal latencies, over their median."""
     rng = random.Random("latency pool")
