@@ -1,0 +1,174 @@
+"""The table of nccl-tests (``all_reduce_perf`` and its siblings): sizes, times, bandwidths, wrong values.
+
+Units as nccl-tests prints them: bytes, microseconds, GB/s (10^9). A run without its summary lines did not
+finish: ``avg_busbw`` and ``out_of_bounds`` are then None, however many rows there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from agent.tools import ParseError
+from agent.tools._nvidia import complete
+from agent.tools._text import clean
+from agent.tools.smi_errors import find_failure, refuse
+
+KIND = "nccl-tests"
+ARGV = ("all_reduce_perf", "-b", "8", "-e", "8G", "-f", "2")
+TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One message size. ``out`` is out of place, ``in`` in place; ``wrong`` is None where not checked."""
+
+    bytes: int
+    type: str
+    op: Optional[str]
+    time_us_out: Optional[float]
+    algbw_out: Optional[float]
+    busbw_out: Optional[float]
+    wrong_out: Optional[int]
+    time_us_in: Optional[float]
+    algbw_in: Optional[float]
+    busbw_in: Optional[float]
+    wrong_in: Optional[int]
+
+
+@dataclass(frozen=True)
+class NcclTest:
+    """All rows in order, and the two summary lines."""
+
+    rows: tuple[Row, ...]
+    avg_busbw: Optional[float]
+    """GB/s over all sizes, small ones included: never the bandwidth of the machine."""
+    out_of_bounds: Optional[int]
+    """How many results were wrong; more than zero means that no bandwidth here counts."""
+
+
+_FAILURES = (
+    ("nccl_error", "NCCL failed inside the test", r"Test NCCL failure|NCCL (?:failure|error)\b"),
+    ("cuda_error", "CUDA failed inside the test", r"Test CUDA failure|CUDA (?:failure|error)\b"),
+    ("test_failed", "the test itself failed", r"Test failure\b|Test timeout\b"),
+    ("mpi_error", "MPI could not start or run the ranks", r"not enough slots|MPI_ABORT|MPI_Init.*fail"),
+)
+_FAILED = tuple((kind, message, re.compile(pattern, re.I)) for kind, message, pattern in _FAILURES)
+_RANK = re.compile(r"\[\d{1,5}\](?: *[:>])?")
+_LINE_RANK = re.compile(r"^\s*\d{1,5}: ")
+_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\b")
+_AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\d{1,9}(?:\.\d{1,9})?)(?![\d.])")
+_TYPE = re.compile(r"u?int\d*|u?char|half|float\d*(?:_?e\dm\d)?|double|bfloat16|f8e\dm\d|fp8\w*", re.I)
+_REDOP = re.compile(r"sum|prod|max|min|avg|all|mulsum|none", re.I)
+_FLOAT = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+_COUNT = re.compile(r"\d{1,18}")
+
+
+def parse(text: str) -> NcclTest:
+    """One test's table. Failure texts, an unfinished last line and foreign text raise :class:`ParseError`."""
+    lines = [_plain(line) for line in clean(text).split("\n")]
+    _check_failures(lines)
+    counted = not any(line.startswith("#") and re.search(r"\berror\b", line) for line in lines)
+    rows = tuple(row for row in (_row(line.split(), counted) for line in lines) if row)
+    if not rows:
+        raise _no_rows(text, lines)
+    if not complete(text) and (_is_row(lines[-1].split()) or _is_summary(lines[-1]) or _starts_row(lines[-1])):
+        raise ParseError("truncated", "the text ends inside a line", lines[-1])
+    average = _single(_AVERAGE, lines)
+    bounds = _single(_BOUNDS, lines)
+    return NcclTest(rows, float(average) if average else None, int(bounds) if bounds else None)
+
+
+def _plain(line: str) -> str:
+    """Without the rank marks that launchers put before and inside lines."""
+    return _RANK.sub(" ", _LINE_RANK.sub("", line)).strip()
+
+
+def _check_failures(lines: Sequence[str]) -> None:
+    for line in lines:
+        for kind, message, pattern in _FAILED:
+            if pattern.search(line) and "NCCL INFO" not in line:
+                raise ParseError(kind, message, line)
+
+
+def _no_rows(text: str, lines: Sequence[str]) -> ParseError:
+    failure = find_failure(text)
+    started = next((line for line in lines if re.match(r"#.*\b(minBytes|nThread|algbw)\b", line)), None)
+    if failure is None and started is not None:
+        return ParseError("truncated", "the test printed no row", started)
+    return refuse(text, "nccl-tests")
+
+
+def _columns(words: Sequence[str]) -> Optional[int]:
+    """Where the first time stands: after size, count, type and up to two of redop and root."""
+    count = len(words) - 8
+    if not 3 <= count <= 5 or not _COUNT.fullmatch(words[0]) or not _COUNT.fullmatch(words[1]):
+        return None
+    return count if _TYPE.fullmatch(words[2]) else None
+
+
+def _is_row(words: Sequence[str]) -> bool:
+    return _columns(words) is not None
+
+
+def _starts_row(line: str) -> bool:
+    words = line.split()
+    return len(words) > 2 and all(_COUNT.fullmatch(w) for w in words[:2]) and bool(_TYPE.fullmatch(words[2]))
+
+
+def _row(words: Sequence[str], counted: bool) -> Optional[Row]:
+    """A row, or None for any other line. A row with a cell that is no number is refused."""
+    first = _columns(words)
+    if first is None:
+        return None
+    op = next((word for word in words[3:first] if _REDOP.fullmatch(word)), None)
+    out, into = words[first : first + 4], words[first + 4 :]
+    line = " ".join(words)
+    (time_out, alg_out, bus_out), (time_in, alg_in, bus_in) = (
+        [_float(cell, line) for cell in half[:3]] for half in (out, into)
+    )
+    return Row(
+        bytes=int(words[0]),
+        type=words[2],
+        op=op,
+        time_us_out=time_out,
+        algbw_out=alg_out,
+        busbw_out=bus_out,
+        wrong_out=_wrong(out[3], counted, line),
+        time_us_in=time_in,
+        algbw_in=alg_in,
+        busbw_in=bus_in,
+        wrong_in=_wrong(into[3], counted, line),
+    )
+
+
+def _float(cell: str, line: str) -> Optional[float]:
+    if cell == "N/A":
+        return None
+    if not _FLOAT.fullmatch(cell):
+        raise ParseError("unparsable", f"{cell!r} is no time or bandwidth", line)
+    return float(cell)
+
+
+def _wrong(cell: str, counted: bool, line: str) -> Optional[int]:
+    """The count of wrong values. Old versions print the largest error there, which is no count."""
+    if cell == "N/A":
+        return None
+    if _COUNT.fullmatch(cell):
+        return int(cell) if counted else None
+    if not counted or re.fullmatch(r"\d(?:\.\d+)?e[+-]?\d+", cell, re.I):
+        return None
+    raise ParseError("unparsable", f"{cell!r} is no count of wrong values", line)
+
+
+def _is_summary(line: str) -> bool:
+    return line.startswith("#") and re.match(r"#\s*(?:Out|Avg)\b", line) is not None
+
+
+def _single(pattern: re.Pattern[str], lines: Sequence[str]) -> Optional[str]:
+    found = [match[1] for match in map(pattern.match, lines) if match]
+    if len(found) > 1:
+        raise ParseError("several_results", f"{len(found)} tests in one text; give one at a time")
+    return found[0] if found else None
