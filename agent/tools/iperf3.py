@@ -184,3 +184,44 @@ def _rate(total: dict[str, Any]) -> Optional[float]:
 def _lost(total: dict[str, Any]) -> Optional[float]:
     """Loss of UDP packets; of no packets there is no loss."""
     return number(total.get("lost_percent")) if number(total.get("packets")) else None
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a report wants beside the rate: the address that answered, the second by second, the CPU load.
+
+    ``series`` holds bits a second of every interval that counts (omitted ones left out), of all streams
+    together. ``seconds`` is the receiver's time. CPU in percent of one core; ``far_cpu`` the other end's.
+    """
+
+    address: Optional[str] = None
+    series: tuple[float, ...] = ()
+    seconds: Optional[float] = None
+    cpu: Optional[float] = None
+    far_cpu: Optional[float] = None
+
+
+def course(text: str) -> Course:
+    """The course of a client run that :func:`parse` accepts; raises :class:`ParseError` like it."""
+    documents, around = json_documents(clean(text))
+    if not documents:
+        raise _not_json(text)
+    events = [mapping(document) for document in documents]
+    document = _whole(documents, around)
+    if "event" in events[0]:
+        intervals = [mapping(e.get("data")) for e in events if e.get("event") == "interval"]
+    else:
+        intervals = objects(document.get("intervals"))
+    sums = [mapping(interval.get("sum")) for interval in intervals]
+    rates = [number(total.get("bits_per_second")) for total in sums if total.get("omitted") is not True]
+    start, end = mapping(document.get("start")), mapping(document.get("end"))
+    cpu = mapping(end.get("cpu_utilization_percent"))
+    connected = objects(start.get("connected"))
+    received = mapping(end.get("sum_received")) or mapping(end.get("sum"))
+    return Course(
+        address=text_or_none(connected[0].get("remote_host")) if connected else None,
+        series=tuple(rate for rate in rates if rate is not None),
+        seconds=number(received.get("seconds")) or None,
+        cpu=number(cpu.get("host_total")),
+        far_cpu=number(cpu.get("remote_total")),
+    )
