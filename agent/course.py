@@ -89,12 +89,12 @@ class Course:
             names.update(getattr(module, "FACTS", ()))
         paths = [str(c.settings["path"]) for c in self.selection.asked if "path" in c.settings]
         asked = Asked(tuple(dict.fromkeys(paths)), self.options.python)
-        before = len(self.host.log)
+        before = (len(self.host.log), len(self.host.cited))
         begun = time.monotonic()
         for name in sorted(names):
             read = self._guard(f"facts {name}", partial(facts_package.collect, [name], self.host, asked))
             self.facts.update(read or {})
-        self._record("facts", self.host.log[before:], time.monotonic() - begun)
+        self._record("facts", before, time.monotonic() - begun)
 
     def make_plan(self) -> Plan:
         """The steps that the asked clauses need on this machine."""
@@ -162,11 +162,11 @@ class Course:
         """Run one look and keep what it gave; False when it gave no new number."""
         step = planned.step
         self.observer.begins(planned, look)
-        before = len(self.host.log)
+        before = (len(self.host.log), len(self.host.cited))
         begun = time.monotonic()
         results = self._guard(step.name, lambda: step.execute(self.host, look))
         name = step.name if look.number == 1 else f"{step.name} (look {look.number})"
-        self._record(name, self.host.log[before:], time.monotonic() - begun)
+        self._record(name, before, time.monotonic() - begun)
         fault = Missing("failed", msg("accept itself failed in this step; this says nothing about the machine"))
         added = False
         for key in step.keys:
@@ -243,7 +243,8 @@ class Course:
 
     # ---- records
 
-    def _record(self, name: str, ran: Sequence[Ran], seconds: float) -> None:
+    def _record(self, name: str, before: tuple[int, int], seconds: float) -> None:
+        ran: Sequence[Ran] = self.host.log[before[0] :]
         main = max(ran, key=lambda r: r.seconds, default=None)
         self.steps.append(
             StepRecord(
@@ -252,7 +253,7 @@ class Course:
                 started_at=ran[0].started_at if ran else None,
                 seconds=round(seconds, 3),
                 exit=main.exit if main else None,
-                evidence=tuple(e for r in ran for e in r.cited),
+                evidence=tuple(self.host.cited[before[1] :]),
             )
         )
 

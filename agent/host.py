@@ -184,8 +184,9 @@ class Host(ABC):
     live: bool
 
     def __init__(self) -> None:
-        # Every command answered so far, in order: the runner cuts it into the records of its steps.
+        # Every answer so far, in order: the runner cuts them into the records of its steps.
         self.log: list[Ran] = []
+        self.cited: list[str] = []
 
     @abstractmethod
     def run(
@@ -225,7 +226,16 @@ class Host(ABC):
 
     def _logged(self, ran: Ran) -> Ran:
         self.log.append(ran)
+        self.cited += ran.cited
         return ran
+
+    def _noted(self, files: Files) -> Files:
+        self.cited += files.cited
+        return files
+
+    def _swept(self, scratch: Union[Scratch, Missing]) -> Union[Scratch, Missing]:
+        self.cited += [scratch.evidence] if isinstance(scratch, Scratch) else scratch.evidence
+        return scratch
 
     def python(self) -> str:
         """The agent's own interpreter, for probes of its own."""
@@ -303,7 +313,7 @@ class LiveHost(Host):
         self, probe: str, files: Sequence[str] = (), links: Sequence[str] = (), names: Sequence[str] = ()
     ) -> Files:
         if self._finished is not None and self._finished.holds(probe):
-            return self._finished.read(probe)
+            return self._noted(self._finished.read(probe))
         folder = self.store.begin(probe)
         meta: dict[str, Any] = {"probe": probe, "kind": "read", "started_at": utc_now()}
         errors: dict[str, str] = {}
@@ -326,9 +336,11 @@ class LiveHost(Host):
         present = [p for p in self._expand(names) if os.path.lexists(self._real(p))]
         meta.update(files=stored, links=targets, names=present, errors=errors)
         write_json(folder / "meta.json", meta)
-        return _files(meta, self.store.name(folder), folder)
+        return self._noted(_files(meta, self.store.name(folder), folder))
 
     def scratch(self, probe: str, where: str) -> Union[Scratch, Missing]:
+        if self._finished is not None and self._finished.holds(probe):
+            return self._swept(self._finished.scratch(probe, where))
         folder = self.store.begin(probe)
         meta: dict[str, Any] = {"probe": probe, "kind": "scratch", "where": where, "started_at": utc_now()}
         sweep_scratch(Path(where))
@@ -343,7 +355,7 @@ class LiveHost(Host):
             with suppress(OSError):
                 _remove_scratch(path)
         write_json(folder / "meta.json", meta)
-        return _scratch(meta, self.store.name(folder))
+        return self._swept(_scratch(meta, self.store.name(folder)))
 
     def clear(self, scratch: Scratch) -> None:
         _remove_scratch(Path(scratch.path))
@@ -401,13 +413,13 @@ class ReplayHost(Host):
         folder = self._recorded.get(probe)
         if folder is None:
             return Files(probe, recorded=False)
-        return _files(read_json(folder / "meta.json"), self.store.name(folder), folder)
+        return self._noted(_files(read_json(folder / "meta.json"), self.store.name(folder), folder))
 
     def scratch(self, probe: str, where: str) -> Union[Scratch, Missing]:
         folder = self._recorded.get(probe)
         if folder is None:
             return Missing("not-recorded", msg("the recording holds no “{probe}”", probe=probe))
-        return _scratch(read_json(folder / "meta.json"), self.store.name(folder))
+        return self._swept(_scratch(read_json(folder / "meta.json"), self.store.name(folder)))
 
     def clear(self, scratch: Scratch) -> None:
         return
