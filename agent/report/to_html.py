@@ -39,8 +39,8 @@ def _environment(translate: Translate) -> Environment:
         extensions=["jinja2.ext.i18n"],
         finalize=_harmless,
     )
-    # Old style: the result is plain text that is escaped like any other, and a % in it is only a %.
-    environment.install_gettext_callables(translate, _plural(translate), newstyle=False)  # type: ignore[attr-defined]
+    # Plain functions: what they return is text that is escaped like any other, and a % in it is only a %.
+    environment.globals.update(_=translate, gettext=translate, ngettext=_plural(translate))
     environment.filters["say"] = lambda text: text.render(translate) if isinstance(text, Text) else text
     environment.filters["lasts"] = lambda seconds: duration(seconds).render(translate)
     return environment

@@ -16,4 +16,5 @@ EXTENSION = "json"
 
 def render(run: Run, folder: Optional[Path], translate: Translate, language: str) -> str:
     """The result as JSON text."""
+    del folder, translate  # the result renders its own sentences
     return dumps(to_json(replace(run, language=language)))

@@ -16,6 +16,7 @@ EXTENSION = "txt"
 LINES = 40
 _WIDEST = 160
 _MOST_ASKED = 6
+_HEAD = frozenset({"Contract", "Vendor", "Server", "Measured", "Run"})
 # Head, headings, blank lines, the asked and the digest take the rest.
 _FOR_ROWS = 22
 
@@ -23,13 +24,12 @@ _FOR_ROWS = 22
 def render(run: Run, folder: Optional[Path], translate: Translate, language: str) -> str:
     """Plain text without colours."""
     shown = view(run, folder, translate, language)
-    lines = [*_head(shown, translate), *_rows(shown, translate), *_asked(shown, translate), *_foot(shown, translate)]
+    lines = [*_head(shown), *_rows(shown, translate), *_asked(shown, translate), *_foot(shown, translate)]
     return "\n".join(shortened(one_line(line), _WIDEST) for line in lines[:LINES]) + "\n"
 
 
-def _head(v: View, translate: Translate) -> list[str]:
-    wanted = {msg(k).render(translate) for k in ("Contract", "Vendor", "Server", "Measured", "Run")}
-    facts = [f"{f.label}: {f.value}" for f in v.facts if f.label in wanted]
+def _head(v: View) -> list[str]:
+    facts = [f"{f.label}: {f.value}" for f in v.facts if f.name in _HEAD]
     return [f"{v.look.sigil} {v.verdict.upper()} — {v.headline}", *facts]
 
 

@@ -21,10 +21,11 @@ _IN_PARAGRAPH = 3
 
 @dataclass(frozen=True)
 class Fact:
-    """A label and its value."""
+    """A label and its value; ``name`` is the label before translation."""
 
     label: str
     value: str
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,8 @@ def _short(value: Any) -> str:
 def _who_and_when(run: Run, translate: Translate, language: str) -> Iterable[Fact]:
     def fact(label: Text, value: Any) -> Iterable[Fact]:
         if value not in (None, ""):
-            yield Fact(label.render(translate), value.render(translate) if isinstance(value, Text) else _short(value))
+            shown = value.render(translate) if isinstance(value, Text) else _short(value)
+            yield Fact(label.render(translate), shown, label.template)
 
     header = run.contract_header
     signed = header.get("signed")
