@@ -1,0 +1,26 @@
+"""Stand-alone scripts that read the machine in a child with a deadline and print JSON.
+
+They import nothing of the agent; ``psutil`` where it is there, from the folder given as an argument, because an
+isolated interpreter (``-I``) does not see the path that the agent itself was started with.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.host import Host, Ran
+
+_HERE = Path(__file__).resolve().parent
+
+
+def ask(host: Host, probe: str, script: str, arguments: Sequence[str], timeout_s: float) -> Ran:
+    """Run ``agent/probes/SCRIPT.py`` in the agent's own interpreter, shut off from the user's environment."""
+    return host.run(probe, [host.python(), "-I", str(_HERE / f"{script}.py"), *arguments], timeout_s)
+
+
+def psutil_folder() -> str:
+    """Where the agent's own psutil lies; empty where it has none."""
+    found = importlib.util.find_spec("psutil")
+    return str(Path(found.origin).parent.parent) if found is not None and found.origin else ""
