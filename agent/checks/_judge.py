@@ -210,7 +210,7 @@ def stats_attempt(attempt: Attempt, statistic: str, factor: float = 1.0) -> stat
     if statistic == "share of trials":
         counted = [b.conditions for b in attempt.blocks]
         share = stats.share_attempt(sum(c["count"] for c in counted), sum(c["trials"] for c in counted), look)
-        return _scaled(share, factor)
+        return _scaled(share, 100 * factor)  # such measurements are in percent
     if statistic == "median of block medians":
         blocks = [tuple(s * factor for s in b.samples) or (b.value * factor,) for b in attempt.blocks]
         return stats.block_attempt(blocks, look)
