@@ -234,4 +234,3 @@ def throttled(files: Files, paths: Sequence[str]) -> Reading[Optional[Throttled]
 def _throttled(counters: Mapping[str, int]) -> Throttled:
     seconds = counters.get("throttled_usec", 0) / 1e6 or counters.get("throttled_time", 0) / 1e9
     return Throttled(counters["nr_periods"], counters.get("nr_throttled", 0), seconds)
-

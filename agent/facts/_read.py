@@ -26,7 +26,7 @@ def parsed(reading: Reading[T], parse: Callable[[T], U], what: str) -> Reading[U
     except ParseError as error:
         kind = _KINDS.get(error.kind, "unparsable")
         return Missing(kind, msg("{what} cannot be read: {why}", what=what, why=str(error)), reading.evidence)
-    except ValueError as error:
+    except (ValueError, LookupError) as error:
         return unparsable(what, str(error), reading.evidence)
 
 

@@ -351,9 +351,7 @@ def _slowest(kinds: set[Optional[Kind]]) -> Kind:
     return next(kind for kind in order if kind in kinds)
 
 
-def _raid(
-    mount: Reading[Mount], device: Reading[str], media: Reading[tuple[Block, ...]], seen: _Seen
-) -> Reading[Raid]:
+def _raid(mount: Reading[Mount], device: Reading[str], media: Reading[tuple[Block, ...]], seen: _Seen) -> Reading[Raid]:
     if isinstance(device, Missing):
         return device
     if isinstance(media, Missing):
