@@ -201,6 +201,25 @@ def block_attempt(blocks: Sequence[Sequence[float]], look: int = 1) -> Attempt:
     return median_attempt([median(block) for block in blocks], look, "blocks")
 
 
+def spread_attempt(gpus: Sequence[Sequence[Sequence[float]]], look: int = 1) -> Attempt:
+    """How far the slowest GPU lags: (median − slowest) / median over the GPUs, 0 to 1.
+
+    `gpus`: per GPU its blocks, per block its samples. One spread for each round of interleaved blocks, so that
+    what changes for the whole node from round to round drops out. Void `uneven-blocks` where the GPUs have
+    different numbers of blocks, `no-samples` for fewer than two GPUs, `not-a-number` for a median rate of 0.
+    """
+    rounds = [list(blocks) for blocks in zip(*gpus)]
+    trouble = next((reason for blocks in gpus for reason in map(problem, blocks) if reason is not None), None)
+    if trouble is not None or len(gpus) < 2:
+        return Attempt(None, None, look, trouble or "no-samples")
+    if any(len(blocks) != len(rounds) for blocks in gpus):
+        return Attempt(None, None, look, "uneven-blocks")
+    rates = [[median(block) for block in blocks] for blocks in rounds]
+    if not all(median(rate) > 0 for rate in rates):
+        return Attempt(None, None, look, "not-a-number")
+    return median_attempt([1 - min(rate) / median(rate) for rate in rates], look, "rounds")
+
+
 def percentile_attempt(repetitions: Sequence[float], look: int = 1) -> Attempt:
     """One percentile per repetition (never pooled: a pooled tail hides that one repetition was bad)."""
     return median_attempt(repetitions, look, "repetitions")
