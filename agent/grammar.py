@@ -495,7 +495,7 @@ class TextKind(Kind):
     """
 
     title: Text = field(default_factory=lambda: msg("a text"))
-    pattern: str = r"\S.*"
+    pattern: str = r"\S[\s\S]*"
     numeric: bool = False
 
     @property
@@ -667,7 +667,7 @@ def model_name() -> ModelKind:
     return ModelKind(title=msg("a product name"), pattern=r"[^\s<>=≥≤-].*", numeric=True)
 
 
-def text(title: Optional[Text] = None, pattern: str = r"\S.*", numeric: bool = False) -> TextKind:
+def text(title: Optional[Text] = None, pattern: str = r"\S[\s\S]*", numeric: bool = False) -> TextKind:
     """A text; ``pattern`` must match the whole of it."""
     return TextKind(title=title or msg("a text"), pattern=pattern, numeric=numeric)
 

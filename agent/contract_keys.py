@@ -1,0 +1,53 @@
+"""The keys of a contract that are not clauses: who promised what to whom, and the fields of the mapping form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.grammar import Kind, day, flag, label, one_of, percent, ratio, text
+
+# A tolerance is for the noise of a measurement; half of the promise is not noise.
+TOLERANCE = percent("at_most", most=50)
+
+VERSION = one_of("1")
+
+HEADER: Mapping[str, Kind] = {
+    "id": label(),
+    "vendor": label(),
+    "customer": label(),
+    "signed": day(),
+    "site": label(),
+    "language": one_of("zh", "en", aliases={"zh-CN": "zh", "中文": "zh", "英文": "en"}),
+}
+
+PRICE: Mapping[str, Kind] = {
+    "amount": ratio("at_most"),
+    "currency": label(),
+    "per": one_of(
+        *("hour", "day", "week", "month", "year"),
+        aliases={"时": "hour", "小时": "hour", "天": "day", "日": "day", "周": "week", "月": "month", "年": "year"},
+    ),
+}
+
+ACCESS: Mapping[str, Kind] = {
+    "kind": one_of(
+        *("container", "vm", "bare-metal"),
+        aliases={"容器": "container", "虚拟机": "vm", "裸金属": "bare-metal", "物理机": "bare-metal"},
+    ),
+    "root": flag(),
+}
+
+# ``is`` and ``remedy`` (the user's own fields) come on top; ``tolerance`` only where something is measured.
+FORM: Mapping[str, Kind] = {
+    "ref": label(),
+    "text": text(),
+    "tolerance": TOLERANCE,
+    "severity": one_of("breach", "advisory"),
+    "if_unreadable": one_of("inconclusive", "advisory"),
+    "agreed": flag(),
+}
+
+TERM: Mapping[str, Kind] = {"text": text(), "check_by": day(), "ref": label()}
+
+TOP = ("version", "contract", "access", "tolerance", "terms")
+OWN = "x-"  # keys that begin so are the user's own, at every level
