@@ -223,11 +223,16 @@ def _block_to(b: Block) -> Json:
     }
 
 
+def _void_to(void: Optional[Void], t: Translate) -> Optional[Json]:
+    return None if void is None else {"code": void.code, **_text_to("reason", void.text, t)}
+
+
 def _attempt_to(a: Attempt, t: Translate) -> Json:
     return {
         "started_at": a.started_at,
         "depth": a.depth,
-        "void": None if a.void is None else {"code": a.void.code, **_text_to("reason", a.void.text, t)},
+        "void": _void_to(a.void, t),
+        "weak": _void_to(a.weak, t),
         "blocks": [_block_to(b) for b in a.blocks],
         "correct": a.correct,
         "evidence": list(a.evidence),
@@ -423,14 +428,18 @@ def _block_from(d: Mapping[str, Any]) -> Block:
     return Block(d["value"], tuple(d["samples"]), tuple(d["warmup"]), d["conditions"])
 
 
+def _void_from(d: Optional[Mapping[str, Any]]) -> Optional[Void]:
+    return None if d is None else Void(d["code"], _text_from(d, "reason"))
+
+
 def _attempt_from(d: Mapping[str, Any]) -> Attempt:
-    void = d["void"]
     return Attempt(
         blocks=tuple(_block_from(b) for b in d["blocks"]),
         depth=d["depth"],
         started_at=d["started_at"],
         evidence=tuple(d["evidence"]),
-        void=None if void is None else Void(void["code"], _text_from(void, "reason")),
+        void=_void_from(d["void"]),
+        weak=_void_from(d["weak"]),
         correct=d["correct"],
         notes=_texts_from(d, "notes"),
         reproduce=tuple(d["reproduce"]),

@@ -15,7 +15,7 @@ _BREAK = re.compile(r"\s*[\r\n\t\u2028\u2029\x0b\x0c\x85]+\s*")
 
 
 def visible(text: str) -> str:
-    """``text`` with each character that is unsafe to show spelled out: ESC as ``␛``, U+202E as ``⟨U+202E⟩``."""
+    """``text`` with each character that is unsafe to show spelled out as a Python string would: ``\\x1b``, ``\\u202e``."""
     return _UNSAFE.sub(lambda m: _spelled(m[0]), text.replace("\r\n", "\n"))
 
 
@@ -41,6 +41,6 @@ def decoded(data: bytes) -> str:
 
 def _spelled(char: str) -> str:
     code = ord(char)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "␡" if code == 0x7F else f"⟨U+{code:04X}⟩"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -42,9 +42,17 @@ def quantity(value: Any, unit: str, translate: Translate) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(quantity(v, unit, translate) for v in value)
     shown = number(value) if isinstance(value, (int, float)) else one_line(str(value))
-    if not unit or not isinstance(value, (int, float)):
+    if not unit or not isinstance(value, (int, float)) or shown == NONE:
         return shown
     return f"{shown}{_NARROW}{one_line(_unit(unit))}"
+
+
+def aligned(value: float, low: float, high: float, unit: str) -> str:
+    """``value`` with as many decimals as its :func:`interval` has: 703.0 beside 698.6 – 705.1."""
+    if not all(map(math.isfinite, (value, low, high))):
+        return NONE
+    shown = f"{value:,.{max(map(_places, (value, low, high)))}f}"
+    return f"{shown}{_NARROW}{one_line(_unit(unit))}" if unit else shown
 
 
 def interval(low: float, high: float, unit: str) -> str:

@@ -9,7 +9,10 @@ from agent.text import Text, Translate, msg
 
 _PHRASES: tuple[Text, ...] = (
     msg("median of block medians"),
-    msg("bytes over seconds of each repetition"),
+    msg("median of repetitions"),
+    msg("percentile per repetition"),
+    msg("share of trials"),
+    msg("share of time"),
     msg("min–max of {n} blocks, {needed} needed", n=0, needed=0),
     msg("min–max of {n} blocks, {sure}", n=0, sure=0),
     msg("min–max of {n} repetitions, {sure}", n=0, sure=0),

@@ -151,7 +151,10 @@ def _strip(
     values = _values(counted) if counted else []
     middle = median(values) if values else None
     shown = numbers.quantity(middle, m.unit, translate)
-    spread = numbers.interval(min(values), max(values), m.unit) if len(values) > 1 else ""
+    spread = ""
+    if middle is not None and len(values) > 1:
+        shown = numbers.aligned(middle, min(values), max(values), m.unit)
+        spread = numbers.interval(min(values), max(values), m.unit)
     label = labels.get(m.subject, shortened(one_line(m.subject), 120)) if m.subject is not None else ""
     says = msg("{n} blocks, {interval}, median {value}", n=len(values), interval=spread or shown, value=shown)
     return Strip(
@@ -178,6 +181,11 @@ def _remarks(m: Measurement, translate: Translate) -> Iterable[str]:
     for n, attempt in enumerate(m.attempts, 1):
         if attempt.void:
             text = msg("attempt {n} does not count: {why}", n=n, why=say(attempt.void.text, translate))
+            yield text.render(translate)
+        if attempt.weak:
+            text = msg(
+                "attempt {n} may keep the promise, not break it: {why}", n=n, why=say(attempt.weak.text, translate)
+            )
             yield text.render(translate)
         if attempt.correct is False:
             yield msg("attempt {n}: the results were wrong", n=n).render(translate)

@@ -49,7 +49,7 @@ def _head(v: View) -> Iterable[str]:
     yield ""
     yield from (f"- **{_escaped(f.label)}**: {_escaped(f.value)}" for f in v.facts)
     yield ""
-    yield " ".join(_escaped(s) for s in v.summary)
+    yield " ".join(_escaped(s) for s in v.summary.sentences)
     yield ""
 
 

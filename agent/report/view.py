@@ -16,7 +16,7 @@ from agent.text import Text, Translate, msg
 # Kinds of measurement that have been run on real GPUs, as names of clause families.
 PROVEN_ON_GPUS: tuple[str, ...] = ()
 
-_IN_PARAGRAPH = 3
+_IN_PARAGRAPH = 5
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,19 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class Summary:
+    """A paragraph for somebody who reads nothing else: what was judged, what is broken, what it means."""
+
+    opening: tuple[str, ...]
+    broken: tuple[str, ...]
+    closing: tuple[str, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        return (*self.opening, *self.broken, *self.closing)
+
+
+@dataclass(frozen=True)
 class Term:
     """A term of the contract that no agent can verify."""
 
@@ -78,7 +91,7 @@ class View:
     verdict: str
     headline: str
     facts: tuple[Fact, ...]
-    summary: tuple[str, ...]
+    summary: Summary
     asked: tuple[str, ...]
     broken: tuple[rows.Row, ...]
     unverified: tuple[rows.Row, ...]
@@ -118,7 +131,7 @@ def view(run: Run, folder: Optional[Path], translate: Translate, language: str) 
         verdict=look.word.render(translate),
         headline=rows.say(run.headline, translate),
         facts=tuple(_who_and_when(run, translate, language)),
-        summary=tuple(_summary(run, parts, translate)),
+        summary=_summary(run, parts, translate),
         asked=tuple(_asked(run, parts, translate)),
         broken=rows.rows(run, parts.broken, translate),
         unverified=rows.rows(run, parts.unverified, translate),
@@ -162,9 +175,10 @@ class _Parts:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Clauses, not subjects: eight GPUs with one promise are one promise."""
-        groups = {"kept": self.kept, "broken": self.broken, "unverified": self.unverified, "remarks": self.remarks}
-        return {name: len({f.clause for f in found}) for name, found in groups.items()}
+        """As the headline counts: each GPU, disk and address by itself, advisory findings apart."""
+        kept = sum(f.severity == "breach" for f in self.kept)
+        broken, unverified = len(self.broken), len(self.unverified)
+        return {"kept": kept, "broken": broken, "unverified": unverified, "remarks": len(self.remarks)}
 
 
 def _short(value: Any) -> str:
@@ -213,25 +227,33 @@ def _run_number(run: Run) -> Text:
     )
 
 
-def _summary(run: Run, parts: _Parts, translate: Translate) -> Iterable[str]:
-    """A paragraph for somebody who reads nothing else."""
-    yield from (text.render(translate) for text in _sentences(run, parts, translate))
+def _summary(run: Run, parts: _Parts, translate: Translate) -> Summary:
+    def said(texts: Iterable[Text]) -> tuple[str, ...]:
+        return tuple(t.render(translate) for t in texts)
+
+    broken = rows.rows(run, parts.broken, translate)
+    return Summary(said(_opening(run, parts)), said(_broken_sentences(broken)), said(_closing(run, parts)))
 
 
-def _sentences(run: Run, parts: _Parts, translate: Translate) -> Iterable[Text]:
+def _opening(run: Run, parts: _Parts) -> Iterable[Text]:
     counts = parts.counts
     if not run.complete:
         yield msg("The run did not reach its end, so there is no verdict. What was found until then is below.")
     yield msg(
-        "{n} promises of the contract were judged: {kept} kept, {broken} broken, {open} not verified.",
-        n=len({f.clause for f in (*parts.kept, *parts.broken, *parts.unverified)}), kept=counts["kept"],
+        "{n} points were judged, each GPU, disk and address by itself: "
+        "{kept} kept, {broken} broken, {open} not verified.",
+        n=counts["kept"] + counts["broken"] + counts["unverified"], kept=counts["kept"],
         broken=counts["broken"], open=counts["unverified"],
     )  # fmt: skip
-    broken = rows.rows(run, parts.broken, translate)
-    for row in broken[:_IN_PARAGRAPH]:
-        yield _broken_sentence(row)
+
+
+def _broken_sentences(broken: tuple[rows.Row, ...]) -> Iterable[Text]:
+    yield from (_broken_sentence(row) for row in broken[:_IN_PARAGRAPH])
     if len(broken) > _IN_PARAGRAPH:
         yield msg("{n} more are in the table.", n=len(broken) - _IN_PARAGRAPH)
+
+
+def _closing(run: Run, parts: _Parts) -> Iterable[Text]:
     if parts.unverified:
         yield msg("A promise that could not be measured does not count as kept.")
     if not run.scope.full and run.complete:

@@ -24,10 +24,12 @@ from agent.model import (
     Scope,
     ScopeEntry,
     Session,
+    Statistic,
     StepRecord,
     Void,
 )
 from agent.text import Text, msg
+from agent.verdict import headline
 
 Case = Literal["rejected", "accepted", "inconclusive", "incomplete", "hostile"]
 CASES: tuple[Case, ...] = ("rejected", "accepted", "inconclusive", "incomplete", "hostile")
@@ -37,10 +39,10 @@ SLOW = SLOTS[5]
 DISK = "disk[/data].read"
 STARTED = "2026-11-30T12:04:11Z"
 RULE = "min–max of 6 blocks, 96.9 %"
-STATISTIC = "median of block medians"
+STATISTIC: Statistic = "median of block medians"
 
 HOSTILE = (
-    '<script>alert(1)</script>"\'><img src=x onerror=alert(2)> javascript:alert(3) '
+    "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> javascript:alert(3) "
     "\x1b[31mred\x1b]0;title\x07 \u202eevil\u202c \x00\x9b1m | `=cmd|' /C calc'!A0` {{ 7*7 }} {% raw %} ]]> </style>"
 )
 
@@ -48,9 +50,9 @@ HOSTILE = (
 def sample_run(case: Case) -> Run:
     """One run of each kind."""
     if case == "accepted":
-        return _node("accepted", _kept(slow=False), msg("{n} kept, 0 broken", n=17), slow=False)
+        return _node("accepted", _kept(slow=False), slow=False)
     if case == "rejected":
-        return _node("rejected", _rejected(), msg("{k} kept, {b} broken, {i} not verified", k=13, b=3, i=3), slow=True)
+        return _node("rejected", _rejected(), slow=True)
     if case == "inconclusive":
         return _without_root()
     if case == "incomplete":
@@ -106,7 +108,7 @@ def _disk_measurement(slow: bool) -> Measurement:
     counted = Attempt(
         tuple(Block(v, samples=(v,)) for v in values), "standard", "2026-11-30T12:33:20Z", ("evidence/0031-fio-read",)
     )
-    return Measurement(DISK, "GB/s", "bytes over seconds of each repetition", (void, counted))
+    return Measurement(DISK, "GB/s", "median of repetitions", (void, counted))
 
 
 def _gemm_findings(measurements: tuple[Measurement, ...]) -> tuple[Finding, ...]:
@@ -185,7 +187,8 @@ def _disk_finding(m: Measurement, slow: bool) -> Finding:
 def _kept(slow: bool) -> tuple[Finding, ...]:
     gemm = _gemm_findings(_gemm_measurements(slow))
     pcie = tuple(
-        replace(_fact("gpu.pcie", "Gen5 x16", "Gen5 x16"), id=f"gpu.pcie@{s}", subject=s, ref="Annex A 2.4") for s in SLOTS
+        replace(_fact("gpu.pcie", "Gen5 x16", "Gen5 x16"), id=f"gpu.pcie@{s}", subject=s, ref="Annex A 2.4")
+        for s in SLOTS
     )
     return (
         _fact("gpu.model", "H100 SXM5 80GB", "NVIDIA H100 80GB HBM3", ref="Annex A 1"),
@@ -282,15 +285,17 @@ def _unverified() -> tuple[Finding, ...]:
 def _steps() -> tuple[StepRecord, ...]:
     return (
         StepRecord("facts", (), "2026-11-30T12:04:12Z", 8.4, 0, None, ("evidence/0003-nvidia-smi",)),
-        StepRecord("gemm", ("python3", "-s", "gemm.py"), "2026-11-30T12:08:02Z", 361.2, 0, None, ("evidence/0012-gemm",)),
-        StepRecord("disk-read /data", ("fio", "job.fio"), "2026-11-30T12:33:20Z", 371.0, 0, None, ("evidence/0031-fio-read",)),
+        StepRecord(
+            "gemm", ("python3", "-s", "gemm.py"), "2026-11-30T12:08:02Z", 361.2, 0, None, ("evidence/0012-gemm",)
+        ),
+        StepRecord(
+            "disk-read /data", ("fio", "job.fio"), "2026-11-30T12:33:20Z", 371.0, 0, None, ("evidence/0031-fio-read",)
+        ),
         StepRecord("evening", skipped=msg("needs repetition over days")),
     )
 
 
-def _node(
-    verdict: Literal["accepted", "rejected", "inconclusive"], findings: tuple[Finding, ...], headline: Text, slow: bool
-) -> Run:
+def _node(verdict: Literal["accepted", "rejected", "inconclusive"], findings: tuple[Finding, ...], slow: bool) -> Run:
     gpus = [
         {"slot": s, "uuid": f"GPU-5f3c{i:04d}-8a51-4c9e-b1d2-0c5a9e7f{i:04d}", "index": i, "serial": f"16519230{i:05d}",
          "name": "NVIDIA H100 80GB HBM3"}
@@ -316,7 +321,8 @@ def _node(
         sessions=(
             Session("0b6a2f3e-6a53-4a55-9be3-8f0f4a1f0f11", ("accept", "run", "contract.yaml"), 1000, None, 0.012),
         ),
-        stack={"driver": "570.133.20", "cuda_driver": "12.8", "torch": "2.6.0+cu124", "cuda": "12.4", "cublas": "12.4.5.8",
+        stack={"driver": "570.133.20", "cuda_driver": "12.8", "torch": "2.6.0+cu124", "cuda": "12.4",
+               "cublas": "12.4.5.8",
                "nccl": "2.21.5", "python": "3.10.12"},
         node={
             "hostname": "gpu-node-17",
@@ -328,7 +334,7 @@ def _node(
         },
         scope=Scope(pending_trial=(ScopeEntry("network[public].evening_drop", msg("needs repetition over days")),)),
         verdict=verdict,
-        headline=headline,
+        headline=headline(findings),
         findings=findings,
         measurements=(*_gemm_measurements(slow), _disk_measurement(slow)),
         steps=_steps(),
@@ -338,11 +344,13 @@ def _node(
 
 
 def _without_root() -> Run:
-    base = _node("inconclusive", (), msg("{k} kept, 0 broken, {i} not verified", k=4, i=3), slow=False)
+    base = _node("inconclusive", (), slow=False)
     kept = tuple(f for f in _kept(slow=False) if f.clause in ("gpu.model", "gpu.count", "cpu.vcpus", "memory.size"))
+    findings = (*kept, *_unverified())
     return replace(
         base,
-        findings=(*kept, *_unverified()),
+        findings=findings,
+        headline=headline(findings),
         measurements=(),
         profile="quick",
         scope=Scope(
@@ -354,7 +362,7 @@ def _without_root() -> Run:
 
 
 def _incomplete() -> Run:
-    base = _node("inconclusive", (), msg("interrupted after {n} of {m} steps", n=2, m=9), slow=False)
+    base = _node("inconclusive", (), slow=False)
     kept = tuple(f for f in _kept(slow=False) if f.clause in ("gpu.model", "gpu.count"))
     return replace(
         base,
@@ -363,13 +371,14 @@ def _incomplete() -> Run:
         finished_at=None,
         attempt=None,
         findings=kept,
+        headline=headline(kept),
         measurements=(),
         notes=(msg("the run was interrupted by SIGTERM"),),
     )
 
 
 def _hostile() -> Run:
-    base = _node("rejected", (), msg("{k} kept, {b} broken", k=1, b=1), slow=True)
+    base = _node("rejected", (), slow=True)
     bad = Finding(
         id=f"disk[{HOSTILE}].read@{HOSTILE}",
         clause=f"disk[{HOSTILE}].read",
@@ -394,7 +403,10 @@ def _hostile() -> Run:
         _fact("cpu.steal", "<= 1 %", float("nan"), "%"), interval=(float("-inf"), float("nan")), interval_rule=HOSTILE
     )
     unlike = Measurement(
-        "cpu.steal", HOSTILE, HOSTILE, (Attempt((Block(float("nan"), (float("inf"),)), Block(0.5)), "quick", HOSTILE),)
+        "cpu.steal",
+        HOSTILE,
+        "share of time",
+        (Attempt((Block(float("nan"), (float("inf"),)), Block(0.5)), "quick", HOSTILE),),
     )
     return replace(
         base,
