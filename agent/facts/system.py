@@ -271,7 +271,7 @@ def _clock(answered: dict[str, Any]) -> TimeSync:
 
 def _shm(host: Host) -> Reading[int]:
     """Size of ``/dev/shm`` in bytes."""
-    ran = probes.ask(host, f"path {_SHM}", "path_probe", [_SHM], TOOL_TIMEOUT_S)
+    ran = probes.ask(host, "shm", "path_probe", [_SHM], TOOL_TIMEOUT_S)
     found = answer(ran, lambda text: one_document(text, "path_probe"))
     if isinstance(found, Known) and not found.value.get("exists"):
         return Missing("not-there", msg("{path} does not exist", path=_SHM), found.evidence)

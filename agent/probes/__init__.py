@@ -16,8 +16,13 @@ _HERE = Path(__file__).resolve().parent
 
 
 def ask(host: Host, probe: str, script: str, arguments: Sequence[str], timeout_s: float) -> Ran:
-    """Run ``agent/probes/SCRIPT.py`` in the agent's own interpreter, shut off from the user's environment."""
-    return host.run(probe, [host.python(), "-I", str(_HERE / f"{script}.py"), *arguments], timeout_s)
+    """Run ``agent/probes/SCRIPT.py`` in the agent's own interpreter, shut off from the user's environment.
+
+    The script is copied into the evidence, so that the recording shows what was run.
+    """
+    source = (_HERE / f"{script}.py").read_bytes()
+    argv = [host.python(), "-I", f"{{evidence}}/{script}.py", *arguments]
+    return host.run(probe, argv, timeout_s, inputs={f"{script}.py": source})
 
 
 def psutil_folder() -> str:
