@@ -263,11 +263,10 @@ class QuantityKind(Kind):
     def _pattern(self) -> str:
         number = _number_pattern(self.order, self.most)
         units = "|".join([unit_pattern(self.dimension, self.unit or None), *(unit_pattern(d) for d in self.also)])
-        one = rf"{number}\s*(?:{units})"
-        span = rf"{NUMBER_PATTERN}\s*(?:{units}|)\s*(?:[.]{{2,3}}|[-~～–—至到]|to)\s*{one}"
         before, after = _sign_patterns(self.order, self.measured)
-        words = [_any_case(w) for w in _longest_first(self.words)]
-        return "|".join([rf"(?:{before})?\s*(?:{one})\s*(?:{after})?", span, *words])
+        low = rf"{NUMBER_PATTERN}\s*[^0-9\s]{{0,12}}?\s*(?:[.]{{2,3}}|[-~～–—至到]|to)"
+        words = "".join("|" + _any_case(w) for w in _longest_first(self.words))
+        return rf"(?:{before}|{low})?\s*{number}\s*(?:{units})\s*(?:{after})?{words}"
 
 
 def _joined(message: Text, hint: Optional[Text]) -> Text:

@@ -288,22 +288,29 @@ def parse_quantity(text: str, dimension: str, bare: Optional[str] = None) -> Qua
     raise _wrong_unit(match.group(1), unit, wanted)
 
 
+# Dimensions whose spellings are a multiplier and a thing; patterns are shorter in these two parts.
+_PARTS: Mapping[str, tuple[Iterable[str], Iterable[str]]] = {
+    "count": (_NUMBERS, _THINGS),
+    "per_second": (_THOUSANDS, _PER_SECOND),
+}
+_PER = r"(?:/\s*(?:seconds?|sec|s|S|秒)|每秒)"
+
+
 def unit_pattern(dimension: str, bare: Optional[str] = None) -> str:
     """The units of ``dimension`` as a regular expression (ECMA 262 and Python alike), for the JSON Schema."""
     wanted = DIMENSIONS[dimension]
-    spellings = sorted((s for s in wanted.spellings if s), key=len, reverse=True)
-    pattern = "|".join(_spelling_pattern(s) for s in spellings)
-    naked = wanted.bare is not None or bare is not None
-    return f"(?:{pattern})?" if naked else f"(?:{pattern})"
+    if dimension in _PARTS:
+        multipliers, things = (_any_of(words) for words in _PARTS[dimension])
+        return rf"(?:{multipliers})?\s*(?:{things})?"
+    timed = {s[: -len("/s")] for s in wanted.spellings if s.endswith("/s")}
+    plain = [s for s in wanted.spellings if s and not s.endswith("/s")]
+    options = ([rf"(?:{_any_of(timed)})\s*{_PER}"] if timed else []) + [_any_of(plain)]
+    return f"(?:{'|'.join(options)})" + ("?" if bare is not None or wanted.bare is not None else "")
 
 
-def _spelling_pattern(spelling: str) -> str:
-    """Spaces may stand behind a multiplier and before "per second"."""
-    spelling, per, _ = spelling.partition("/s") if spelling.endswith("/s") else (spelling, "", "")
-    multiplier = re.match(r"(?:[kKMBbT]|百万|十亿|万亿|万|亿)(?=IOPS|iops|[a-zG\u4e00-\u9fff]{2})", spelling)
-    cut = multiplier.end() if multiplier else 0
-    body = re.escape(spelling[:cut]) + (r"\s*" if cut else "") + re.escape(spelling[cut:])
-    return body + (r"\s*(?:/\s*(?:seconds?|sec|s|S|秒)|每秒)" if per else "")
+def _any_of(words: Iterable[str]) -> str:
+    longest_first = sorted((w for w in words if w), key=lambda w: (-len(w), w))
+    return "|".join(_PER if w == "/s" else re.escape(w).replace("/s", _PER) for w in longest_first)
 
 
 def _finite(value: float, unit: str) -> Quantity:
