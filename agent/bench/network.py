@@ -235,10 +235,10 @@ def _measure(client: _Client, memory: _Memory, direction: str, ends: Sequence[En
     key = client.entry.key(direction)
     went = memory.went.setdefault(key, [])
     # A closer look at a number goes to the end that gave it; a second opinion to an end in another network.
-    closer = client.look.depth == "deeper" and key not in memory.deep
+    closer = bool(went) and client.look.depth == "deeper" and key not in memory.deep
     avoid = set() if closer else set(went)
     answered, failures = screen(client, direction, ends, avoid)
-    order = sorted(answered, key=lambda s: (s.network in avoid, closer and s.network not in went, -s.test.bits_per_s))
+    order = sorted(answered, key=lambda s: (s.network in avoid, closer and s.network != went[-1], -s.test.bits_per_s))
     for chosen in order:
         tests, failure = _repeat(client, direction, chosen)
         if failure is None:
