@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Optional
+
+from agent.bench import disk as bench
+from agent.bench.step import Step
+from agent.checks._api import Case
+from agent.checks._judge import rate as judge_rate
+from agent.checks._judge import unreadable, unsupported
+from agent.facts.disks import MEMORY_FILESYSTEMS, DiskFacts
 from agent.grammar import Section, duration, one_of, per_second, percent, raid, rate, size, text
+from agent.model import Clause, Finding
+from agent.reading import Known, Missing
 from agent.text import msg
 
 GRAMMAR = Section(
@@ -31,3 +42,42 @@ GRAMMAR = Section(
     settings={"path": text(msg("a path such as {example}", example="/data"))},
     many="path",
 )
+
+FACTS = ("disks",)
+RATES = ("read", "write")
+
+
+def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
+    """One step a path, for the rates that are promised there."""
+    paths = dict.fromkeys(str(c.settings["path"]) for c in clauses)
+    for path in paths:
+        keys = {c.name: c.key for c in clauses if c.settings["path"] == path and c.name in RATES}
+        if keys and _in_memory(case, path) is None:
+            yield bench.sequential(path, keys)
+
+
+def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
+    """Facts of the device under each path, and its measured rates."""
+    for clause in clauses:
+        path = str(clause.settings["path"])
+        if clause.name in RATES:
+            memory = _in_memory(case, path)
+            yield unreadable(clause, memory) if memory else judge_rate(clause, case)
+        elif clause.name in FACT_JUDGES:
+            yield FACT_JUDGES[clause.name](clause, _facts(case, path))
+        else:
+            yield unsupported(clause)
+
+
+def _facts(case: Case, path: str) -> DiskFacts:
+    found: DiskFacts = case.facts["disks"].paths[path]
+    return found
+
+
+def _in_memory(case: Case, path: str) -> Optional[Missing]:
+    """A file system in memory has rates, but they are no disk's."""
+    fstype = _facts(case, path).fstype
+    if isinstance(fstype, Known) and fstype.value in MEMORY_FILESYSTEMS:
+        reason = msg("{path} lies in memory ({fstype}): there is no disk to measure", path=path, fstype=fstype.value)
+        return Missing("void", reason, fstype.evidence)
+    return None

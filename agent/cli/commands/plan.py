@@ -1,0 +1,70 @@
+"""``accept plan CONTRACT``."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, Optional
+
+import click
+
+from agent.cli.commands.run import seconds
+from agent.cli.shared import LANGUAGE, checks, fail_text, language_of, load_contract, translate_for
+from agent.cli.terminal import Terminal, duration, plan_lines
+from agent.course import Course
+from agent.evidence import Store
+from agent.host import LiveHost
+from agent.plan import Options, unknown_patterns
+from agent.text import msg
+
+
+@click.command(name="plan")
+@click.argument("contract", type=click.Path(path_type=Path))
+@click.option(
+    "--profile", type=click.Choice(["facts", "quick", "standard", "full"]), default="standard", show_default=True
+)
+@click.option("--budget", callback=seconds, help="Time to spend, such as 45m.")
+@click.option("--only", multiple=True, metavar="KEY")
+@click.option("--skip", multiple=True, metavar="KEY")
+@click.option("--python", type=click.Path(dir_okay=False))
+@click.option("--root", default="/", hidden=True, type=click.Path(exists=True, file_okay=False))
+@LANGUAGE
+def command(
+    contract: Path,
+    profile: Any,
+    budget: Optional[float],
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    python: Optional[str],
+    root: str,
+    lang: Optional[str],
+) -> None:
+    """What would run here, in which order and for how long; what cannot be verified with this access, and why.
+
+    Reads the machine's facts, loads nothing, keeps nothing.
+    """
+    read = load_contract(contract, lang)
+    language = language_of(lang, read)
+    for pattern in unknown_patterns(read, (*only, *skip)):
+        fail_text(msg("no clause of the contract matches “{key}”", key=pattern), language)
+    terminal = Terminal(translate_for(language))
+    options = Options(profile, budget, only, skip, python=python)
+    with tempfile.TemporaryDirectory(prefix="accept-plan-") as folder:
+        course = Course(read, options, checks(), LiveHost(Store(Path(folder)), Path(root)))
+        course.read_facts()
+        plan = course.make_plan()
+        findings = course.findings()
+    for line in plan_lines(plan, read.header):
+        terminal.say(line)
+    for planned in plan.steps:
+        keys = ", ".join(planned.step.keys)
+        terminal.raw(f"  {duration(planned.cost.seconds):>8}  {planned.step.name}  ({keys})")
+    waiting = {k for p in plan.steps for k in p.step.keys}
+    blind = [
+        f for f in findings if f.outcome == "inconclusive" and not waiting.intersection((f.clause, *f.measurements))
+    ]
+    if blind:
+        terminal.say(msg("cannot be verified here:"))
+    for f in blind:
+        grant = f"  {f.grant.render(terminal.translate)}" if f.grant else ""
+        terminal.raw(f"  {f.id}  {f.reason.render(terminal.translate)}{grant}")

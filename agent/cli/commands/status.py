@@ -1,0 +1,38 @@
+"""``accept status DIR``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from agent.cli.shared import LANGUAGE, RUN_FOLDER, fail_text, language_of, translate_for
+from agent.runner import RunError
+from agent.text import Text, msg
+
+
+@click.command(name="status")
+@click.argument("folder", type=RUN_FOLDER)
+@LANGUAGE
+def command(folder: Path, lang: Optional[str]) -> None:
+    """Where a detached or broken run stands."""
+    from agent.runner import status
+
+    language = language_of(lang)
+    try:
+        run, pid = status(folder)
+    except RunError as error:
+        fail_text(error.text, language)
+    translate = translate_for(language)
+    done = ", ".join(s.name for s in run.steps) or "–"
+    lines: list[Text] = []
+    if pid is not None:
+        lines.append(msg("running, process {pid}", pid=pid))
+    elif run.complete:
+        lines.append(msg("finished: {verdict}", verdict=run.verdict or "–"))
+    else:
+        lines.append(msg("broken off; go on with: accept run --resume {folder}", folder=str(folder)))
+    lines += [msg("done: {steps}", steps=done), run.headline]
+    for line in lines:
+        click.echo(line.render(translate))

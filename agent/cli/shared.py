@@ -1,0 +1,94 @@
+"""What several commands need: loading contracts and runs with one clear line per error, language, output."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn, Optional
+
+import click
+
+from agent import contract as contracts
+from agent import resources
+from agent.checks import families, grammars
+from agent.evidence import write_atomic
+from agent.model import Contract, Run
+from agent.runner import RunError, read_result
+from agent.text import LANGUAGES, Text, Translate, translator
+from agent.verdict import Exit
+
+LANGUAGE = click.option(
+    "--lang",
+    type=click.Choice(LANGUAGES),
+    help="Language of what is printed and reported (default: the contract's, then LANG).",
+)
+RUN_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+def language_of(option: Optional[str], contract: Optional[Contract] = None) -> str:
+    """``--lang``, else the contract's, else the locale's, else English."""
+    if option:
+        return option
+    if contract is not None and contract.language in LANGUAGES:
+        return str(contract.language)
+    locale = os.environ.get("LC_ALL") or os.environ.get("LC_MESSAGES") or os.environ.get("LANG") or ""
+    return "zh" if locale.lower().startswith("zh") else "en"
+
+
+def translate_for(language: str) -> Translate:
+    """gettext for a language, from the catalogues that ship."""
+    return translator(language, resources.locale_dir())
+
+
+def fail(text: str, code: int = Exit.USAGE) -> NoReturn:
+    """One line on stderr, then the exit status."""
+    click.echo(text, err=True)
+    sys.exit(int(code))
+
+
+def fail_text(text: Text, language: str, code: int = Exit.USAGE) -> NoReturn:
+    """:func:`fail` in the language of the user."""
+    fail(f"accept: {text.render(translate_for(language))}", code)
+
+
+def problem_line(problem: contracts.Problem, translate: Translate) -> str:
+    """``file:line:column: what is wrong``, in the language of the user."""
+    place = f"{problem.file}:{problem.line}:{problem.column}" if problem.line else problem.file
+    return f"{place}: {problem.message.render(translate)}"
+
+
+def load_contract(path: Path, language: Optional[str]) -> Contract:
+    """A contract, or every problem of the file on a line of its own and exit 2."""
+    try:
+        return contracts.load(path, grammars())
+    except contracts.ContractErrors as errors:
+        translate = translate_for(language_of(language))
+        for problem in errors.problems:
+            click.echo(problem_line(problem, translate), err=True)
+        sys.exit(int(Exit.USAGE))
+
+
+def load_run(folder: Path, language: Optional[str] = None) -> Run:
+    """The result of a run folder, or one line and exit 2."""
+    try:
+        return read_result(folder)
+    except RunError as error:
+        fail_text(error.text, language_of(language))
+
+
+def checks() -> dict[str, ModuleType]:
+    """All families of clauses."""
+    return families()
+
+
+def emit(text: str, output: Optional[Path]) -> None:
+    """Print, or write whole to a file."""
+    if output is None:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        return
+    try:
+        write_atomic(output, text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        fail(f"accept: {output} cannot be written: {error.strerror}")

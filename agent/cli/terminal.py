@@ -1,0 +1,190 @@
+"""The terminal: progress with time left, and the verdict; plain lines where nobody watches a terminal.
+
+A terminal that goes away (lost SSH connection) must not stop the run: what cannot be printed is dropped.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Optional
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from agent.bench.step import Look
+from agent.model import Finding, Run
+from agent.plan import FACTS_S, Plan, Planned
+from agent.quantity import format_quantity
+from agent.report import looks
+from agent.report.clean import visible
+from agent.text import Text, Translate, msg
+
+SHOWN_FINDINGS = 40
+
+
+class Terminal:
+    """An observer that draws; ``live`` is a terminal that can show a moving bar."""
+
+    def __init__(self, translate: Translate, console: Optional[Console] = None) -> None:
+        self.translate = translate
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.live = self.console.is_terminal
+        self._bar: Optional[Progress] = None
+        self._task: Optional[TaskID] = None
+        self._done = 0.0
+        self._plan = Plan(())
+
+    def say(self, text: Text, style: str = "") -> None:
+        """One line; nothing happens when the terminal is gone."""
+        self.raw(text.render(self.translate), style)
+
+    def raw(self, line: str, style: str = "") -> None:
+        """A line that is already in the user's language; control characters are made visible."""
+        with suppress(OSError):
+            self.console.print(escape(visible(line)), style=style or None)
+            self.console.file.flush()
+
+    def planned(self, plan: Plan) -> None:
+        """What will happen, before it does."""
+        self._plan = plan
+
+    def begins(self, planned: Planned, look: Look) -> None:
+        """A step starts: the bar's text, or a plain line."""
+        words = self._step_words(planned, look)
+        if not self.live:
+            self.raw(words)
+            return
+        with suppress(OSError):
+            if self._bar is None:
+                self._open()
+            if self._bar is not None and self._task is not None:
+                self._bar.update(self._task, description=escape(visible(words)), left=self._left())
+
+    def ended(self, planned: Planned, look: Look) -> None:
+        """A step is over."""
+        if look.number == 1:
+            self._done += planned.cost.seconds
+        with suppress(OSError):
+            if self._bar is not None and self._task is not None:
+                self._bar.update(self._task, completed=self._done, left=self._left())
+
+    def close(self) -> None:
+        """Take the bar away."""
+        with suppress(OSError):
+            if self._bar is not None:
+                self._bar.stop()
+        self._bar = None
+
+    def _open(self) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self.console,
+            transient=True,
+        )
+        total = max(self._plan.seconds - FACTS_S, 1.0)
+        self._task = self._bar.add_task("", total=total, left="")
+        self._bar.start()
+
+    def _left(self) -> str:
+        seconds = max(self._plan.seconds - FACTS_S - self._done, 0.0)
+        return msg("about {left} left", left=duration(seconds)).render(self.translate)
+
+    def _step_words(self, planned: Planned, look: Look) -> str:
+        names = [p.step.name for p in self._plan.steps]
+        name = planned.step.name
+        where = f"[{names.index(name) + 1}/{len(names)}]" if name in names else ""
+        text = msg("{name}, about {s}", name=name, s=duration(planned.cost.seconds))
+        if look.number > 1:
+            text = msg("{name}, look {n}, about {s}", name=name, n=look.number, s=duration(planned.cost.seconds))
+        return f"{where} {text.render(self.translate)}".strip()
+
+
+def duration(seconds: float) -> str:
+    """``45 s`` or ``2.5 min``, the same in every language."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"
+
+
+def plan_lines(plan: Plan, header: Mapping[str, Any]) -> list[Text]:
+    """What will run and what it costs, in minutes, bytes and, where the contract has a price, in money."""
+    lines = [msg("plan: {n} measurements, about {time}", n=len(plan.steps), time=duration(plan.seconds))]
+    cost = money(plan.seconds, header)
+    if cost is not None:
+        lines.append(msg("costs about {money} of rented time", money=cost))
+    if plan.written:
+        lines.append(msg("writes at most {bytes} of test files, removed afterwards", bytes=_bytes(plan.written)))
+    if plan.sent:
+        lines.append(msg("moves at most {bytes} over the network", bytes=_bytes(plan.sent)))
+    lines += [msg("left out: {key}: {why}", key=e.key, why=e.why) for e in plan.left_out]
+    lines += [msg("shortened: {key}: {why}", key=e.key, why=e.why) for e in plan.shortened]
+    return lines
+
+
+def _bytes(count: int) -> str:
+    return format_quantity(float(count), "B")
+
+
+HOURS = {"hour": 1.0, "h": 1.0, "day": 24.0, "week": 168.0, "month": 730.0, "year": 8760.0}
+
+
+def money(seconds: float, header: Mapping[str, Any]) -> Optional[str]:
+    """The share of the contract's price that the run takes; None where the contract states none."""
+    price = header.get("price")
+    if not isinstance(price, Mapping):
+        return None
+    hours = HOURS.get(str(price.get("per", "")).strip().lower())
+    amount = price.get("amount")
+    if hours is None or not isinstance(amount, (int, float)):
+        return None
+    return f"{amount * seconds / 3600 / hours:.2f} {price.get('currency', '')}".strip()
+
+
+def show_run(terminal: Terminal, run: Run) -> None:
+    """Broken promises, then what could not be decided, then the headline and the verdict."""
+    order = [f for f in run.findings if f.outcome == "fail"]
+    order += [f for f in run.findings if f.outcome == "inconclusive"]
+    order += [f for f in run.findings if f.outcome == "pass"]
+    for f in order[:SHOWN_FINDINGS]:
+        terminal.raw(finding_line(f, terminal.translate), looks.of_outcome(f.outcome, f.severity).colour)
+    if len(order) > SHOWN_FINDINGS:
+        terminal.say(msg("… and {n} more in the report", n=len(order) - SHOWN_FINDINGS))
+    terminal.raw("")
+    terminal.say(run.headline)
+    verdict = looks.of_verdict(run.verdict)
+    terminal.raw(f"{verdict.sigil} {verdict.word.render(terminal.translate)}", f"bold {verdict.colour}")
+
+
+def finding_line(f: Finding, translate: Translate) -> str:
+    """One finding in one line: sigil, id, promised, measured, and why where it is not kept."""
+    parts = [f"{looks.of_outcome(f.outcome, f.severity).sigil} {f.id}"]
+    if f.promised:
+        parts.append(msg("promised {value}", value=f.promised).render(translate))
+    if f.measured is not None:
+        parts.append(msg("measured {value}", value=measured(f)).render(translate))
+    if f.outcome != "pass":
+        parts.append(f.reason.render(translate))
+    if f.grant is not None:
+        parts.append(f.grant.render(translate))
+    return "  ".join(parts)
+
+
+def measured(f: Finding) -> str:
+    """The measured value with its unit, as a person reads it."""
+    if isinstance(f.measured, float):
+        return format_quantity(f.measured, f.unit) if f.unit else f"{f.measured:.4g}"
+    return f"{f.measured} {f.unit}".strip()
+
+
+def ask(question: str) -> bool:
+    """A yes from the keyboard; only asked where somebody sits at one."""
+    sys.stdout.write(f"{question} [Y/n] ")
+    sys.stdout.flush()
+    answer = sys.stdin.readline()
+    if not answer:
+        return False  # end of input is no consent
+    return answer.strip().lower() in ("", "y", "yes", "是", "好")
