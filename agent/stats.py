@@ -328,7 +328,7 @@ def time_share_attempt(shares: Sequence[float], look: int = 1) -> Attempt:
     third of the time was lost. The mean over equal blocks is the share of the whole; the blocks, longer than a
     bout, are what is independent. Such sums are skewed, and a low mean comes with a low spread, so mean ± t · s
     would accept too often: the interval is the gamma distribution's with the blocks' mean and variance, see
-    `_gamma_ends`. All blocks 0 stays exactly 0.
+    `gamma_ends`. All blocks 0 stays exactly 0.
     """
     trouble = problem(shares) or ("not-a-number" if max(shares) > 1 + 1e-9 else None)
     if trouble is not None:
@@ -339,12 +339,12 @@ def time_share_attempt(shares: Sequence[float], look: int = 1) -> Attempt:
         rule = f"min–max of {count} blocks, {needed} needed"
         return Attempt(mean, Interval(min(shares), max(shares), rule, 0.0), look)
     variance = math.fsum((share - mean) ** 2 for share in shares) / (count - 1)
-    low, high = _gamma_ends(mean, variance / count, t_quantile((1 + TIME_CONFIDENCE) / 2, count - 1))
+    low, high = gamma_ends(mean, variance / count, t_quantile((1 + TIME_CONFIDENCE) / 2, count - 1))
     rule = f"gamma interval of {count} blocks, {_percent(TIME_CONFIDENCE)}"
     return Attempt(mean, Interval(low, max(mean, min(1.0, high)), rule, TIME_CONFIDENCE), look)
 
 
-def _gamma_ends(mean: float, variance: float, t: float) -> tuple[float, float]:
+def gamma_ends(mean: float, variance: float, t: float) -> tuple[float, float]:
     """Ends for a mean made of rare events: it weighs as many of them as `events` = mean² / variance.
 
     The Poisson limits of that count in the Wilson–Hilferty form (Byar's), with Student's t for the normal

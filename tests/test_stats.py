@@ -252,6 +252,20 @@ def test_students_t_against_the_table(degrees: int, probability: float, value: f
     assert stats.t_quantile(probability, degrees) == pytest.approx(value, abs=5e-5)
 
 
+# Exact 95 % limits of a Poisson count, from any table; Byar's form is within 1 % of them.
+POISSON = [(5, 1.623, 11.668), (10, 4.795, 18.390), (50, 37.111, 65.919)]
+
+
+@pytest.mark.parametrize(("count", "low", "high"), POISSON)
+def test_gamma_ends_are_poisson_limits_of_rare_events(count: int, low: float, high: float) -> None:
+    assert stats.gamma_ends(count, count, 1.95996) == (pytest.approx(low, rel=0.01), pytest.approx(high, rel=0.01))
+
+
+def test_gamma_ends_of_many_events_are_symmetric() -> None:
+    assert stats.gamma_ends(0.5, 1e-8, 3.0) == (pytest.approx(0.4997, abs=1e-6), pytest.approx(0.5003, abs=1e-6))
+    assert stats.gamma_ends(0.5, 0.0, 3.0) == (0.5, 0.5)
+
+
 def test_time_share_is_the_share_of_the_whole_time() -> None:
     found = stats.time_share_attempt([0.0, 0.0, *[0.3] * 10])
     assert found.value == pytest.approx(0.25)
@@ -510,6 +524,12 @@ def test_exact_series_give_exact_steps() -> None:
     assert stats.steps([0.0] * 100) == ()
     assert stats.steps([900.0] * 10 + [300.0] * 9) == ()
     assert stats.steps([]) == ()
+
+
+def test_a_change_of_less_than_a_fifth_is_no_step() -> None:
+    assert stats.steps([1000.0] * 60 + [810.0] * 60) == ()
+    assert stats.steps([1000.0] * 60 + [790.0] * 60) == (Step(60, 1000.0, 790.0),)
+    assert stats.steps([810.0] * 60 + [1000.0] * 60) == ()
 
 
 def test_short_levels_and_slopes_are_no_steps() -> None:
