@@ -69,7 +69,7 @@ def _execute(entry: Entry, host: Host, look: Look) -> Result:
     for number in range(1, repeats + 1):
         probe = f"{entry.key}.{look.number}.rep{number}"
         deadline = WARMUP_S + seconds + 3 * TIMEOUT_S
-        ran, answer = run_probe(host, probe, "download_probe.py", args, deadline)
+        ran, answer = run_probe(host, probe, "download_probe", args, deadline)
         said = read_answer(entry, ran, answer.value) if not isinstance(answer, Missing) else answer
         if isinstance(said, Missing):
             return said

@@ -258,7 +258,7 @@ def _open_port(entry: Entry, host: Host, look: Look) -> Optional[int]:
 
 def _connects(host: Host, probe: str, target: str, port: int, count: int) -> Union[Connects, Missing]:
     args = [target, str(port), str(count), f"{TCP_INTERVAL_S:g}", f"{TCP_TIMEOUT_S:g}"]
-    ran, answer = run_probe(host, probe, "tcp_probe.py", args, count * (TCP_INTERVAL_S + TCP_TIMEOUT_S) + 20.0)
+    ran, answer = run_probe(host, probe, "tcp_probe", args, count * (TCP_INTERVAL_S + TCP_TIMEOUT_S) + 20.0)
     if isinstance(answer, Missing):
         return answer
     said = answer.value

@@ -36,7 +36,7 @@ def _execute(key: str, target: str, host: Host, look: Look) -> Result:
         if tries:
             host.sleep(PAUSE_S)
         args = [target, f"{TIMEOUT_S:g}"]
-        ran, answer = run_probe(host, f"{key}.{look.number}.try{number}", "reach_probe.py", args, LONGEST_TRY_S)
+        ran, answer = run_probe(host, f"{key}.{look.number}.try{number}", "reach_probe", args, LONGEST_TRY_S)
         if isinstance(answer, Missing):
             return answer
         runs.append(ran)

@@ -1,0 +1,118 @@
+"""Design rule 11: a shortfall on the network is the vendor's only if the far end is out of the question.
+
+An attempt that fell short through one end convicts where that end was seen to reach the promised rate within the
+hour, or where an attempt through an end in another network fell short too. Where another end reached the promise,
+the attempt that fell short is set aside: it only shows that its far end is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from agent.bench.network import FAR_END
+from agent.checks._api import Case
+from agent.checks._judge import limit_of, rate
+from agent.model import Attempt, Block, Clause, Finding, Measurement
+from agent.quantity import convert
+from agent.text import msg
+
+WITHIN_S = 3600.0
+
+
+def judge(
+    clause: Clause, case: Case, seen: Sequence[Measurement] = (), agreeing: Sequence[Measurement] = ()
+) -> Finding:
+    """The clause's rate by rule 11.
+
+    ``seen``: other measurements in the same direction, which may show an end to be capable. ``agreeing``: other
+    measurements that fell short of their own promise, each a witness if it is short of this one too.
+    """
+    taken = case.measured.get(clause.key)
+    if not isinstance(taken, Measurement) or clause.promise.op != ">=":
+        return rate(clause, case)
+    limit = limit_of(clause)
+    least = convert(float(limit.value), limit.unit, taken.unit)
+    settled = settle(taken, least, seen, agreeing)
+    found = rate(clause, replace(case, measured={**case.measured, clause.key: settled}))
+    return _ask_again(found, settled, least)
+
+
+def settle(
+    taken: Measurement, least: float, seen: Sequence[Measurement] = (), agreeing: Sequence[Measurement] = ()
+) -> Measurement:
+    """The attempts with their weakness lifted, kept, or turned into being set aside. ``least`` in their unit."""
+    attempts = tuple(_settled(a, taken, least, seen, agreeing) for a in taken.attempts)
+    return replace(taken, attempts=attempts)
+
+
+def _settled(
+    attempt: Attempt, taken: Measurement, least: float, seen: Sequence[Measurement], agreeing: Sequence[Measurement]
+) -> Attempt:
+    if attempt.weak is None or attempt.weak.code != FAR_END or attempt.void is not None:
+        return attempt
+    others = [a for a in taken.attempts if a is not attempt and a.void is None and _near(a, attempt)]
+    elsewhere = [a for a in others if _differ(a, attempt)]
+    witnesses = [a for m in seen for a in m.attempts if _near(a, attempt)]
+    if any(_shows(block, attempt, least) for a in (attempt, *others, *witnesses) for block in a.blocks):
+        return replace(attempt, weak=None)
+    if any(not short(a, least) for a in elsewhere):
+        return replace(attempt, void=attempt.weak)
+    # An attempt held back by our own CPU or by a small file is no witness.
+    agreed = [a for m in agreeing for a in m.attempts if _near(a, attempt) and _differ(a, attempt)]
+    if any(short(a, least) and a.void is None and _by_far_end(a) for a in (*elsewhere, *agreed)):
+        return replace(attempt, weak=None)
+    return attempt
+
+
+def short(attempt: Attempt, least: float) -> bool:
+    """Whether not one repetition reached ``least``."""
+    return bool(attempt.blocks) and all(block.value < least for block in attempt.blocks)
+
+
+def _by_far_end(attempt: Attempt) -> bool:
+    return attempt.weak is None or attempt.weak.code == FAR_END
+
+
+def _shows(block: Block, attempt: Attempt, least: float) -> bool:
+    """Whether this block, or the screening before it, reached ``least`` through the attempt's own end."""
+    same = block.conditions.get("server") == _of(attempt, "server")
+    return same and max(block.value, float(block.conditions.get("screened") or 0.0)) >= least
+
+
+def _differ(one: Attempt, other: Attempt) -> bool:
+    here, there = _of(one, "network"), _of(other, "network")
+    return here is not None and there is not None and here != there
+
+
+def _of(attempt: Attempt, name: str) -> object:
+    return attempt.blocks[0].conditions.get(name) if attempt.blocks else None
+
+
+def _near(one: Attempt, other: Attempt) -> bool:
+    return abs(_seconds(one) - _seconds(other)) <= WITHIN_S
+
+
+def _seconds(attempt: Attempt) -> float:
+    moment = datetime.fromisoformat(attempt.started_at.replace("Z", "+00:00"))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def _ask_again(found: Finding, settled: Measurement, least: float) -> Finding:
+    """A repeat is worth its traffic only where it can lead to a decision: through an end in another network."""
+    last = settled.attempts[-1]
+    if found.outcome == "pass":
+        aside = [a for a in settled.attempts if a.void is not None and a.void.code == FAR_END]
+        notes = tuple(
+            msg(
+                "an attempt through {server} fell short and is set aside: another end kept the promise",
+                server=str(_of(a, "server")),
+            )
+            for a in aside
+        )
+        return replace(found, notes=(*found.notes, *notes))
+    weak = last.weak
+    if found.again != "repeat" or weak is None or _of(last, "other_networks"):
+        return found
+    return replace(found, again=None, reason_code=weak.code, reason=weak.text)
