@@ -17,4 +17,4 @@ def families() -> dict[str, ModuleType]:
 
 def grammars() -> dict[str, Section]:
     """``GRAMMAR`` of each family, as :func:`agent.contract.load` wants it."""
-    return {name: module.GRAMMAR for name, module in families().items()}
+    return {name: module.GRAMMAR for name, module in families().items() if hasattr(module, "GRAMMAR")}

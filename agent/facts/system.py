@@ -80,7 +80,7 @@ class SystemFacts:
     """``container`` and ``virtualisation`` are a kind or ``none``. ``machine`` is a hash of the machine id.
 
     ``docker``, ``container_toolkit``, ``cuda_toolkit``: missing as ``not-there`` where nothing of the kind is
-    installed. ``nvidia_driver`` is whether a driver is loaded.
+    installed. ``nvidia_driver`` is whether a driver is loaded, ``python`` the version of the ``python3`` on the PATH.
     """
 
     os: Reading[Os]
@@ -104,11 +104,13 @@ class SystemFacts:
     container_toolkit: Reading[str]
     cuda_toolkit: Reading[str]
     nvidia_driver: Reading[bool]
+    python: Reading[str]
 
 
 _FILES = (
     "/etc/os-release",
     "/usr/lib/os-release",
+    "/etc/debian_version",
     "/proc/sys/kernel/osrelease",
     "/proc/sys/kernel/hostname",
     "/etc/machine-id",
@@ -163,6 +165,7 @@ def collect(host: Host, asked: Asked) -> SystemFacts:
         container_toolkit=_container_toolkit(host),
         cuda_toolkit=_cuda_toolkit(host, files),
         nvidia_driver=_nvidia_driver(files),
+        python=answer(host.run("python3", ["python3", "--version"], TOOL_TIMEOUT_S), _python),
     )
 
 
@@ -171,20 +174,23 @@ _DETECT = "systemd-detect-virt"
 
 def _os(files: Files) -> Reading[Os]:
     text = first_known([files.text("/etc/os-release"), files.text("/usr/lib/os-release")])
-    return parsed(text, _release, "os-release")
+    debian = files.text("/etc/debian_version")
+    return parsed(text, lambda found: release(found, debian.value if isinstance(debian, Known) else ""), "os-release")
 
 
-def _release(text: str) -> Os:
+def release(text: str, debian_version: str = "") -> Os:
+    """The system of an os-release text, with its point release where one of its fields has it."""
     found = proc.os_release(text)
     name = found.get("NAME") or found.get("ID")
     if not name:
         raise ParseError("unparsable", "os-release names no system")
     version = found.get("VERSION_ID") or None
     pretty = found.get("PRETTY_NAME") or f"{name} {version or ''}".strip()
-    # Debian's VERSION_ID is "12"; the point release stands in /etc/debian_version alone.
-    point = re.search(r"\d+(?:\.\d+)+", f"{found.get('VERSION', '')} {pretty}")
-    if version and point and point.group(0).startswith(f"{version}."):
-        version = point.group(0)
+    # VERSION_ID is often the release alone (22.04, 12); the point release stands elsewhere.
+    elsewhere = f"{found.get('VERSION', '')} {pretty} {debian_version if found.get('ID') == 'debian' else ''}"
+    for point in re.findall(r"\d+(?:\.\d+)+", elsewhere):
+        if version and point.startswith(f"{version}."):
+            version = point
     return Os(found.get("ID", name).lower(), name, version, tuple(found.get("ID_LIKE", "").split()), pretty)
 
 
@@ -346,6 +352,10 @@ def _cuda_toolkit(host: Host, files: Files) -> Reading[str]:
 def _nvcc(text: str) -> str:
     """``release 12.4, V12.4.131``: the full version where it is printed."""
     return _version(text, r"release \S+, V(\d+(?:\.\d+)+)|release (\d+(?:\.\d+)+)")
+
+
+def _python(text: str) -> str:
+    return _version(text, r"Python (\d+(?:\.\d+)+\S*)")
 
 
 def _version(text: str, pattern: str) -> str:
