@@ -134,7 +134,9 @@ def load(folder: Path, families: Mapping[str, ModuleType]) -> Job:
         recheck = options.pop("recheck")
         for name in ("only", "skip"):
             options[name] = tuple(options[name])
-        contract = contracts.load(folder / CONTRACT, {n: m.GRAMMAR for n, m in families.items()})
+        contract = contracts.load(
+            folder / CONTRACT, {n: m.GRAMMAR for n, m in families.items() if hasattr(m, "GRAMMAR")}
+        )
         sessions = [Session(**{**s, "argv": tuple(s["argv"])}) for s in data["sessions"]]
         return Job(
             folder,

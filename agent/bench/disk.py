@@ -298,10 +298,17 @@ def _series(ran: Ran) -> tuple[float, ...]:
 
 
 def _falls(blocks: list[Block]) -> tuple[Text, ...]:
-    """A lasting fall in the series laid end to end, named with its time and both levels."""
-    fall = stats.lasting_fall([s for b in blocks for s in b.samples])
-    if fall is None:
+    """Lasting falls: within repetitions, else in the series laid end to end, with their time and both levels."""
+    falls = [f for f in (stats.lasting_fall(b.samples) for b in blocks) if f is not None]
+    whole = stats.lasting_fall([s for b in blocks for s in b.samples])
+    if not falls and whole is None:
         return ()
+    fall = falls[0] if falls else whole
+    assert fall is not None
     before, after = format_quantity(fall.before, "B/s"), format_quantity(fall.after, "B/s")
-    text = msg("the rate falls after {s} s of load from {before} to {after}", s=fall.at_s, before=before, after=after)
-    return (text,)
+    if falls:
+        args = {"s": fall.at_s, "before": before, "after": after, "n": len(falls), "m": len(blocks)}
+        return (msg("the rate falls {s} s into a repetition from {before} to {after}, in {n} of {m}", **args),)
+    return (
+        msg("the rate falls after {s} s of load from {before} to {after}", s=fall.at_s, before=before, after=after),
+    )

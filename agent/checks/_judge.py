@@ -12,6 +12,7 @@ from agent import stats
 from agent.checks._api import Case
 from agent.model import (
     Attempt,
+    Block,
     Clause,
     Finding,
     Limit,
@@ -41,6 +42,7 @@ REASONS = {
     "not-a-number": msg("the measurement gave no finite number"),
     "negative": msg("the measurement gave a negative number"),
     "shortened": msg("kept in a shortened test, which cannot prove the promise"),
+    "uneven-blocks": msg("the blocks of the measurement are not of one length"),
     "above-physical-limit": msg("above what this hardware can do: the number is void"),
 }
 
@@ -202,28 +204,29 @@ def limit_of(clause: Clause) -> Limit:
 
 
 def stats_attempt(attempt: Attempt, statistic: str, factor: float = 1.0) -> stats.Attempt:
-    """An attempt's blocks as the statistics see them, values multiplied by ``factor`` (a unit conversion)."""
+    """An attempt's blocks as the statistics see them, values multiplied by ``factor`` (a unit conversion).
+
+    Blocks of shares are in percent; the statistics count in fractions.
+    """
     look = 2 if attempt.depth == "deeper" else 1
     if attempt.void is not None:
         return stats.Attempt(None, None, look, attempt.void.code)
-    values = [b.value * factor for b in attempt.blocks]
+    blocks = attempt.blocks
     if statistic == "share of trials":
-        counted = [b.conditions for b in attempt.blocks]
-        share = stats.share_attempt(sum(c["count"] for c in counted), sum(c["trials"] for c in counted), look)
-        return _scaled(share, 100 * factor)  # such measurements are in percent
+        bad, trials = (sum(b.conditions[k] for b in blocks) for k in ("count", "trials"))
+        return _scaled(stats.share_attempt(bad, trials, look), 100 * factor)
+    if statistic == "share of time":
+        return _scaled(stats.time_share_attempt([b.value / 100 for b in blocks], look), 100 * factor)
     if statistic == "median of block medians":
-        blocks = [tuple(s * factor for s in b.samples) or (b.value * factor,) for b in attempt.blocks]
-        return stats.block_attempt(blocks, look)
-    if statistic == "median of repetitions" and all("seconds" in b.conditions for b in attempt.blocks):
-        transfers = [
-            stats.Repetition(
-                b.conditions["bytes"] * factor, b.conditions["seconds"], tuple(s * factor for s in b.samples)
-            )
-            for b in attempt.blocks
-        ]
-        return stats.rate_attempt(transfers, look)
-    noun = "stretches" if statistic == "share of time" else "repetitions"
-    return stats.median_attempt(values, look, noun)
+        return stats.block_attempt([tuple(s * factor for s in b.samples or (b.value,)) for b in blocks], look)
+    if all("bytes" in b.conditions and "seconds" in b.conditions for b in blocks):
+        return stats.rate_attempt([_transfer(b, factor) for b in blocks], look)
+    return stats.median_attempt([b.value * factor for b in blocks], look, "repetitions")
+
+
+def _transfer(block: Block, factor: float) -> stats.Repetition:
+    series = tuple(s * factor for s in block.samples)
+    return stats.Repetition(block.conditions["bytes"] * factor, block.conditions["seconds"], series)
 
 
 def _scaled(attempt: stats.Attempt, factor: float) -> stats.Attempt:
