@@ -16,18 +16,23 @@ from agent.checks._api import Case
 from agent.checks._judge import limit_of, rate
 from agent.model import Attempt, Block, Clause, Finding, Measurement
 from agent.quantity import convert
-from agent.text import msg
+from agent.text import Text, msg
 
 WITHIN_S = 3600.0
 
 
 def judge(
-    clause: Clause, case: Case, seen: Sequence[Measurement] = (), agreeing: Sequence[Measurement] = ()
+    clause: Clause,
+    case: Case,
+    seen: Sequence[Measurement] = (),
+    agreeing: Sequence[Measurement] = (),
+    more_to_come: bool = False,
 ) -> Finding:
     """The clause's rate by rule 11.
 
     ``seen``: other measurements in the same direction, which may show an end to be capable. ``agreeing``: other
     measurements that fell short of their own promise, each a witness if it is short of this one too.
+    ``more_to_come``: such a witness may still appear, so that a repetition is worth its traffic.
     """
     taken = case.measured.get(clause.key)
     if not isinstance(taken, Measurement) or clause.promise.op != ">=":
@@ -36,7 +41,7 @@ def judge(
     least = convert(float(limit.value), limit.unit, taken.unit)
     settled = settle(taken, least, seen, agreeing)
     found = rate(clause, replace(case, measured={**case.measured, clause.key: settled}))
-    return _ask_again(found, settled, least)
+    return _worded(found, settled, more_to_come)
 
 
 def settle(
@@ -99,20 +104,17 @@ def _seconds(attempt: Attempt) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
 
 
-def _ask_again(found: Finding, settled: Measurement, least: float) -> Finding:
-    """A repeat is worth its traffic only where it can lead to a decision: through an end in another network."""
-    last = settled.attempts[-1]
+def _worded(found: Finding, settled: Measurement, more_to_come: bool) -> Finding:
+    """What was set aside is said; a repeat is asked for only where it can lead to a decision."""
     if found.outcome == "pass":
         aside = [a for a in settled.attempts if a.void is not None and a.void.code == FAR_END]
-        notes = tuple(
-            msg(
-                "an attempt through {server} fell short and is set aside: another end kept the promise",
-                server=str(_of(a, "server")),
-            )
-            for a in aside
-        )
-        return replace(found, notes=(*found.notes, *notes))
-    weak = last.weak
-    if found.again != "repeat" or weak is None or _of(last, "other_networks"):
+        return replace(found, notes=(*found.notes, *map(_set_aside, aside)))
+    last = settled.attempts[-1]
+    if found.again != "repeat" or last.weak is None or more_to_come or _of(last, "other_networks"):
         return found
-    return replace(found, again=None, reason_code=weak.code, reason=weak.text)
+    return replace(found, again=None, reason_code=last.weak.code, reason=last.weak.text)
+
+
+def _set_aside(attempt: Attempt) -> Text:
+    server = str(_of(attempt, "server"))
+    return msg("short through {server}, which is set aside: another end kept the promise", server=server)

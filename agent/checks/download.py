@@ -31,7 +31,7 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterable[Finding]:
     for clause in clauses:
         others = [c for c in clauses if c is not clause]
         agreeing = [m for c in others if (m := _short(c, case)) is not None]
-        yield _far_end.judge(clause, case, agreeing=agreeing)
+        yield _far_end.judge(clause, case, agreeing=agreeing, more_to_come=bool(others))
 
 
 def _short(clause: Clause, case: Case) -> Optional[Measurement]:
