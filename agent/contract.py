@@ -154,35 +154,38 @@ class _Reader:
     def _many(self, key: Scalar, node: Node, section: Section, field_name: str) -> None:
         seen: dict[str, Place] = {}
         for item in self._items(key, node):
-            entry = self._entry(key.text, item, section)
+            label = self._label(item, field_name)
+            where = key.text if label is None else f"{key.text}[{label}]"
+            entry = self._entry(key.text, where, item, section)
             if entry is None:
                 continue
-            label = entry.settings.get(field_name)
             if label is None:
-                if field_name not in {k.text for k, _ in self._pairs(item)}:
-                    self._say(
-                        item.place, msg("this entry of {family} needs {field}", family=key.text, field=field_name)
-                    )
-                label = "?"
-            self._once(seen, str(label), item.place, key.text)
-            self._judge_entry(key.text, f"{key.text}[{label}]", section, entry, item)
+                self._say(item.place, msg("this entry of {family} needs {field}", family=key.text, field=field_name))
+            else:
+                self._once(seen, label, item.place, key.text)
+            self._read_entry(key.text, where, section, entry, item)
+
+    def _label(self, item: Node, field_name: str) -> Optional[str]:
+        """What names this entry, before it is known to be right."""
+        found = [child for key, child in self._pairs(item) if key.text == field_name]
+        return _unquoted(found[0]) if found and isinstance(found[0], Scalar) else None
 
     def _single(self, key: Scalar, node: Node, section: Section) -> Mapping[str, Any]:
-        entry = self._entry(key.text, node, section)
+        entry = self._entry(key.text, key.text, node, section)
         if entry is None:
             return {}
-        self._judge_entry(key.text, key.text, section, entry, node)
+        self._read_entry(key.text, key.text, section, entry, node)
         return entry.settings
 
-    def _entry(self, family: str, node: Node, section: Section) -> Optional[_Entry]:
+    def _entry(self, family: str, where: str, node: Node, section: Section) -> Optional[_Entry]:
         if not isinstance(node, Map):
             self._not_a_mapping(family, node, section)
             return None
         entry = _Entry()
-        self._walk(family, "", node, section, entry)
+        self._walk(where, "", node, section, entry)
         return entry
 
-    def _walk(self, family: str, prefix: str, node: Map, section: Section, entry: _Entry) -> None:
+    def _walk(self, where: str, prefix: str, node: Map, section: Section, entry: _Entry) -> None:
         """Sort an entry's keys into clauses and settings, following nested mappings such as fleet.allreduce."""
         names = [*section.clauses, *section.settings]
         for key, child in self._own(node.pairs):
@@ -191,16 +194,16 @@ class _Reader:
             if name in section.clauses:
                 entry.waiting.append((name, key, child))
             elif name in section.settings:
-                value = self._setting(section.settings[name], child, f"{family}.{name}", key)
+                value = self._setting(section.settings[name], child, f"{where}.{name}", key)
                 if value is not None:
                     entry.settings[name] = value
             elif isinstance(child, Map) and any(n.startswith(f"{name}.") for n in names):
-                self._walk(family, f"{name}.", child, section, entry)
+                self._walk(where, f"{name}.", child, section, entry)
             else:
                 known = [n[len(prefix) :].split(".")[0] for n in names if n.startswith(prefix)]
-                self._unknown(key, f"{family}.{prefix}", known)
+                self._unknown(key, f"{where}.{prefix}", known)
 
-    def _judge_entry(self, family: str, prefix: str, section: Section, entry: _Entry, node: Node) -> None:
+    def _read_entry(self, family: str, prefix: str, section: Section, entry: _Entry, node: Node) -> None:
         if not entry.waiting and not section.quiet and entry.names == len(entry.settings):
             some = list(section.clauses)[:4]
             self._say(node.place, msg("{key} promises nothing: add a clause such as {some}", key=prefix, some=some))
@@ -383,7 +386,7 @@ class _Reader:
 
     def _once(self, seen: dict[str, Place], label: str, place: Place, family: str) -> None:
         first = seen.setdefault(label, place)
-        if first is not place and label != "?":
+        if first is not place:
             label = shown(label)
             self._say(
                 place,
@@ -399,12 +402,11 @@ class _Reader:
 
     def _unknown(self, key: Scalar, prefix: str, known: list[str]) -> None:
         named = shown(f"{prefix}{key.text}")
-        nearest = _nearest(key.text, known)
-        elsewhere = self._elsewhere(key.text)
-        if nearest is not None:
-            message = msg("unknown key {key}; the nearest known key is {nearest}", key=named, nearest=prefix + nearest)
-        elif elsewhere:
-            message = msg("unknown key {key}; there is {nearest}", key=named, nearest=elsewhere)
+        close = _nearest(key.text, known)
+        nearest = [prefix + close] if close is not None else []
+        nearest = self._elsewhere(key.text) + nearest
+        if nearest:
+            message = msg("unknown key {key}; the nearest known key is {nearest}", key=named, nearest=nearest)
         else:
             message = msg("unknown key {key}; known here: {known}", key=named, known=sorted(set(known)))
         self._say(key.place, message)

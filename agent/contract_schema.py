@@ -1,11 +1,16 @@
 """The contract format as JSON Schema 2020-12, built from the same grammars that the loader reads with.
 
-The schema speaks of YAML scalars by their type (``count: 8`` is a number, ``memory: 80 GB`` a text) and accepts what
-the loader accepts. It cannot say, so that only the loader rejects: encodings, control characters, size and depth of
-the file; duplicate keys and duplicate entries; anchors, tags, several documents; a range that is upside down; a
-fraction of things that can't be halved when it is written as text; impossible days of the calendar; a contract whose
-families hold nothing but settings; approximate values are rejected by both, but full-width Latin letters in units,
-which the loader folds, only the loader accepts.
+The schema speaks of YAML scalars by their type (``count: 8`` is a number, ``memory: 80 GB`` a text). What it cannot
+say, so that only the loader rejects it:
+
+* encodings, control characters, size and depth of the file, anchors, several documents;
+* duplicate keys, two entries with the same path or name;
+* a range that is upside down or whose ends have unlike units, days that no calendar has, numbers beyond 1e30, and
+  half a thing when it is written as text ("8.5");
+* a comparison in a setting, a breach by ``auto`` without ``agreed``, a contract of nothing but trial days.
+
+The other way round, the loader also folds full-width Latin letters in units, and reads ``""`` and YAML's null as "no
+value"; the schema does not accept these.
 """
 
 from __future__ import annotations

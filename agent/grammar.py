@@ -266,7 +266,8 @@ class QuantityKind(Kind):
         before, after = _sign_patterns(self.order, self.measured)
         low = rf"{NUMBER_PATTERN}\s*[^0-9\s]{{0,12}}?\s*(?:[.]{{2,3}}|[-~～–—至到]|to)"
         words = "".join("|" + _any_case(w) for w in _longest_first(self.words))
-        return rf"(?:{before}|{low})?\s*{number}\s*(?:{units})\s*(?:{after})?{words}"
+        never_both = rf"(?!(?:{before}|{low}).*(?:{after})\s*$)"
+        return rf"{never_both}(?:{before}|{low})?\s*{number}\s*(?:{units})\s*(?:{after})?{words}"
 
 
 def _joined(message: Text, hint: Optional[Text]) -> Text:
@@ -305,10 +306,14 @@ def _sign_patterns(order: Order, measured: bool) -> tuple[str, str]:
     return "|".join(map(_any_case, _longest_first(before))), "|".join(map(_any_case, _longest_first(after)))
 
 
+_UP_TO: Mapping[float, str] = {
+    100: r"(?:[1１][0０]{2}(?:[.．][0０]+)?|[0-9０-９]{1,2}(?:[.．][0-9０-９]+)?)",
+    50: r"(?:[5５][0０](?:[.．][0０]+)?|[1-4１-４]?[0-9０-９](?:[.．][0-9０-９]+)?)",
+}
+
+
 def _number_pattern(order: Order, most: Optional[float]) -> str:
-    number = NUMBER_PATTERN
-    if most == 100:
-        number = r"(?:[1１][0０]{2}(?:[.．][0０]+)?|[0-9０-９]{1,2}(?:[.．][0-9０-９]+)?)"
+    number = NUMBER_PATTERN if most is None else _UP_TO[most]
     not_zero = "" if order == "at_most" else r"(?![0０]+(?:[.．][0０]+)?(?![0-9０-９.．]))"
     return f"{not_zero}{number}"
 
@@ -478,7 +483,7 @@ class LinkKind(Kind):
         if link is None:
             raise GrammarError(self.expected)
         if sign not in (None, ">=", "=="):
-            raise GrammarError(self.expected, msg('more is better here; write "{fix}"', fix=str(link)))
+            raise GrammarError(self.expected, msg('more is better here; write ">= {fix}"', fix=str(link)))
         return Promise("==" if sign == "==" else ">=", str(link), "", written)
 
     def _schemas(self) -> Iterable[dict[str, Any]]:

@@ -31,6 +31,7 @@ from agent.text import Text, msg
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 16
 MAX_NODES = 20_000
+MAX_PROBLEMS = 50  # of form alone: a bomb of references is not listed to its end
 
 
 @dataclass(frozen=True)
@@ -241,6 +242,7 @@ class _Open:
     place: Place
     flow: bool
     mapping: bool
+    refused: bool
     items: list[Any] = field(default_factory=list)
     keys: dict[str, Place] = field(default_factory=dict)
     key: Optional[Scalar] = None
@@ -287,23 +289,26 @@ class _Builder:
 
     def _take(self, event: Any) -> None:
         if isinstance(event, (MappingStartEvent, SequenceStartEvent)):
-            self._refuse(event)
-            self.stack.append(_Open(self.at, bool(event.flow_style), isinstance(event, MappingStartEvent)))
+            refused = self._refuse(event)
+            self.stack.append(_Open(self.at, bool(event.flow_style), isinstance(event, MappingStartEvent), refused))
         elif isinstance(event, ScalarEvent):
-            self._refuse(event)
-            self._add(Scalar(event.value, self.at, event.style is None))
+            refused = self._refuse(event)
+            self._add(Hole(self.at) if refused else Scalar(event.value, self.at, event.style is None))
         elif isinstance(event, AliasEvent):
             self._say(self.at, msg("references (*{name}) are not allowed in a contract", name=shown(event.anchor, 30)))
             self._add(Hole(self.at))
         elif isinstance(event, (MappingEndEvent, SequenceEndEvent)):
             done = self.stack.pop()
-            self._add((Map if done.mapping else Seq)(tuple(done.items), done.place))
+            kind = Map if done.mapping else Seq
+            self._add(Hole(done.place) if done.refused else kind(tuple(done.items), done.place))
 
-    def _refuse(self, event: Any) -> None:
+    def _refuse(self, event: Any) -> bool:
+        """Say what YAML feature this node uses that a contract may not; True if its value is not to be read."""
         if event.anchor is not None:
             self._say(self.at, msg("anchors (&{name}) are not allowed in a contract", name=shown(event.anchor, 30)))
         if event.tag is not None:
             self._say(self.at, msg("tags ({tag}) are not allowed in a contract", tag=shown(str(event.tag), 60)))
+        return event.tag is not None
 
     def _add(self, node: Node) -> None:
         if not self.stack:
@@ -332,10 +337,11 @@ class _Builder:
 
     def _say(self, place: Place, message: Text) -> None:
         self.problems.append(Problem(self.name, place.line, place.column, message))
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise ContractErrors(tuple(self.problems))
 
     def _stop(self, place: Place, message: Text) -> ContractErrors:
-        self._say(place, message)
-        return ContractErrors(tuple(self.problems))
+        return ContractErrors((*self.problems, Problem(self.name, place.line, place.column, message)))
 
     # --- syntax errors, in words a reader of contracts understands
 
@@ -349,15 +355,20 @@ class _Builder:
             opened = next(o for o in reversed(self.stack) if o.flow)
             bracket = "{" if opened.mapping else "["
             return self._stop(opened.place, msg("this {bracket} is never closed", bracket=bracket))
+        for line in (place.line, place.line - 1):  # YAML takes a line without a colon on into the next
+            if _WIDE_COLON.match(self._line(line)):
+                column = self._line(line).index("：") + 1
+                message = msg("a full-width colon does not end a key: write “: ” with a space")
+                return self._stop(Place(line, column), message)
         return self._stop(place, _in_words(problem, self._line(place.line)))
 
     def _line(self, number: int) -> str:
         lines = self.text.splitlines()
-        return lines[number - 1] if number <= len(lines) else ""
+        return lines[number - 1] if 0 < number <= len(lines) else ""
 
 
 _NAKED_COMPARISON = re.compile(r"[:,\[{-]\s*([>][=\s]*[0-9][^,}\]#]*)")
-_WIDE_COLON = re.compile(r"^\s*[\w.-]+\s*：")
+_WIDE_COLON = re.compile(r"^\s*[\w.-]{1,64}\s*：")
 
 
 def _in_words(problem: str, line: str) -> Text:
@@ -366,8 +377,6 @@ def _in_words(problem: str, line: str) -> Text:
         return msg('a comparison stands in quotes here: "{value}"', value=shown(naked.group(1).strip()))
     if "'\\t'" in problem or line.startswith("\t"):
         return msg("a tab cannot indent here: use spaces")
-    if _WIDE_COLON.match(line):
-        return msg("a full-width colon does not end a key: write “: ” with a space")
     if "cannot start any token" in problem:
         return msg("{problem}: put the value in quotes", problem=shown(problem, 200))
     return msg("not readable as YAML: {reason}", reason=shown(problem, 200))
