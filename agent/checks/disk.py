@@ -8,6 +8,7 @@ from typing import Optional
 from agent.bench import disk as bench
 from agent.bench.step import Step
 from agent.checks._api import Case
+from agent.checks._disk_facts import FACT_JUDGES
 from agent.checks._judge import rate as judge_rate
 from agent.checks._judge import unreadable, unsupported
 from agent.facts.disks import MEMORY_FILESYSTEMS, DiskFacts
