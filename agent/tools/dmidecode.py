@@ -25,7 +25,7 @@ _SYSTEM, _BOARD, _PROCESSOR, _ARRAY, _MEMORY, _END = 1, 2, 4, 16, 17, 127
 _EMPTY = re.compile(
     r"^(?:not specified|unknown|none|n/a|not provided|to be filled by o\.?e\.?m\.?|default string"
     r"|no (?:dimm|module installed)|<out of spec>|<bad index>|system (?:product name|manufacturer|serial number)"
-    r"|0x0+|0+|o\.?e\.?m\.?)$",
+    r"|0x0+|0+|0123456789|o\.?e\.?m\.?)$",
     re.IGNORECASE,
 )
 

@@ -40,7 +40,7 @@ _VOIDING: tuple[tuple[str, str], ...] = (
     (r"terminating on signal|received signal|user interrupt", "interrupted"),
     (r"ENOSPC|No space left|err=\s*28\b|Disk quota exceeded", "enospc"),
     (r"err=\s*5\b", "io_error"),
-    (r"err=\s*\d+", "failed"),
+    (r"err=\s*[1-9]", "failed"),
 )
 # Read only where there is no JSON: some are harmless notes otherwise (cache not droppable without root).
 _FAILURES: tuple[tuple[str, str], ...] = (

@@ -119,9 +119,7 @@ def _raise_on_message(text: str) -> None:
     raise ParseError("failed", "lsblk failed", line)
 
 
-def _json_rows(
-    entries: Any, parent: Optional[str], depth: int = 0
-) -> Iterator[tuple[dict[str, Any], Optional[str]]]:
+def _json_rows(entries: Any, parent: Optional[str], depth: int = 0) -> Iterator[tuple[dict[str, Any], Optional[str]]]:
     if depth > _DEEPEST:
         raise ParseError("unparsable", f"block devices stacked more than {_DEEPEST} deep", parent)
     for entry in objects(entries):
@@ -175,7 +173,7 @@ def _device(name: str, entry: dict[str, Any], parents: tuple[str, ...]) -> Devic
         type=text_or_none(entry.get("type")),
         size_bytes=parsed[0] if parsed else None,
         size_exact=parsed[1] if parsed else None,
-        size_text=text_or_none(printed),
+        size_text=None if parsed and parsed[1] else text_or_none(printed),
         rotational=_flag(entry.get("rota")),
         removable=_flag(entry.get("rm")),
         read_only=_flag(entry.get("ro")),

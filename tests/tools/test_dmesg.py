@@ -1,0 +1,64 @@
+"""The kernel log and the table of Xid classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.tools import dmesg
+from agent.tools.xid import MEANING, XID_CLASS, sxid_class, xid_class
+from tests.tools.fuzz import FIXTURES
+
+CLASSES = {"application", "hardware", "nvlink", "driver", "side-effect", "wear", "info"}
+
+
+def test_every_class_is_documented() -> None:
+    assert set(XID_CLASS.values()) == CLASSES
+    assert set(MEANING) <= set(XID_CLASS)
+
+
+@pytest.mark.parametrize(
+    ("number", "want"),
+    [
+        (13, "application"),
+        (31, "application"),
+        (43, "application"),
+        (45, "side-effect"),
+        (48, "hardware"),
+        (62, "hardware"),
+        (63, "wear"),
+        (64, "hardware"),
+        (74, "nvlink"),
+        (79, "hardware"),
+        (92, "wear"),
+        (94, "wear"),
+        (95, "hardware"),
+        (119, "driver"),
+        (149, "nvlink"),
+        (154, "info"),
+        (14, "unknown"),
+        (9999, "unknown"),
+    ],
+)
+def test_xid_class(number: int, want: str) -> None:
+    assert xid_class(number) == want
+
+
+def test_sxid_class() -> None:
+    assert sxid_class("Fatal, Link 30 LTSSM Fault Up") == "nvlink"
+    assert sxid_class("Non-fatal, Link 12 ingress invalid ACL") == "info"
+
+
+def test_process_of_an_xid() -> None:
+    xids = dmesg.parse((FIXTURES / "dmesg--wall_clock.txt").read_text()).xids
+    assert [(xid.pid, xid.process) for xid in xids] == [(None, None), (7421, "python3")]
+
+
+def test_an_unreadable_xid_is_reported_not_dropped() -> None:
+    result = dmesg.parse("[ 1.0] NVRM: Xid (PCI:0000:18:00): garbled\n[ 2.0] usb 1-1: new device\n")
+    assert result.xids == ()
+    assert [(event.kind, event.pci) for event in result.events] == [("unreadable_xid", "0000:18:00")]
+
+
+def test_a_gpu_gone_at_boot_is_named_over_three_lines() -> None:
+    events = dmesg.parse((FIXTURES / "dmesg--fallen_no_xid.txt").read_text()).events
+    assert [(e.kind, e.pci) for e in events] == [("fallen_off_bus", "0000:b3:00"), ("probe_failed", None)]
