@@ -193,7 +193,10 @@ def _path(host: Host, path: str, seen: _Seen) -> DiskFacts:
     touched = answer(ran, lambda text: one_document(text, "path_probe"))
     real = parsed(touched, _realpath, path)
     space = _there(path, touched)
+    # A path that is not there lies on no disk; one that only does not answer is judged by its mount.
     mount = _mount(path, real, seen.mounts)
+    if isinstance(space, Missing) and space.kind == "not-there":
+        mount = space
     device = _device(mount, seen)
     media = _media(device, seen)
     kind = _kind(mount, media, seen)

@@ -1,9 +1,9 @@
 """What lies behind one path: resolved name, device, space. Writes nothing. Usage: path_probe.py PATH
 
-Prints JSON: ``realpath``, ``exists``, ``error`` (errno name), and where it exists ``device`` (``major:minor``),
-``directory``, ``writable`` (by this user's permissions, on a file system that is not read-only),
-``total_bytes``, ``free_bytes`` (for this user), ``read_only``, ``inodes_free``. For a path that is not there yet
-the numbers are those of the nearest folder above it that is (``asked_above``).
+Prints JSON: ``realpath``, ``exists``, ``error`` (errno name) where it may not be looked at, else ``device``
+(``major:minor``), ``directory``, ``writable`` (by this user's permissions), ``read_only``, ``total_bytes``,
+``free_bytes`` (for this user), ``inodes_free``. For a path that is not there the numbers are those of the nearest
+folder above it (``asked_above``).
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ import sys
 
 def main(path: str) -> None:
     here = os.path.realpath(path)
-    answer: dict[str, object] = {"path": path, "realpath": here, "exists": os.path.lexists(path)}
+    answer: dict[str, object] = {"path": path, "realpath": here, "exists": True}
     try:
-        while not os.path.lexists(here) and here != "/":
-            here = os.path.dirname(here)
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            answer["exists"] = False
+            while not os.path.isdir(here):
+                here = os.path.dirname(here)
         stat, space = os.stat(here), os.statvfs(here)
     except OSError as error:
+        # Not allowed to look is not the same as not there.
         answer["error"] = errno.errorcode.get(error.errno or 0, "EIO")
         print(json.dumps(answer))
         return

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Optional
+from pathlib import Path
+from typing import Any, Optional
 
 import pytest
 
@@ -201,13 +206,49 @@ def test_dead_mount_costs_its_deadline(node: Node, monkeypatch: pytest.MonkeyPat
 
 def test_path_that_is_not_there(node: Node) -> None:
     probe(mount(block(node, "sda", "8:0"), "8:0"), exists=False, realpath="/data")
-    assert missing(read(node).space, "not-there").grant is not None
+    found = read(node)
+    assert missing(found.space, "not-there").grant is not None
+    missing(found.kind, "not-there")
+    missing(found.size, "not-there")
 
 
 @pytest.mark.parametrize(("error", "kind"), [("EACCES", "denied"), ("EIO", "failed"), ("ESTALE", "failed")])
 def test_path_that_cannot_be_looked_at(node: Node, error: str, kind: str) -> None:
     probe(mount(block(node, "sda", "8:0"), "8:0"), error=error)
     missing(read(node).space, kind)
+
+
+def probed(*command: str) -> dict[str, Any]:
+    script = str(Path(disks.__file__).parents[1] / "probes" / "path_probe.py")
+    run = subprocess.run([*command[:-1], sys.executable, "-I", script, command[-1]], stdout=subprocess.PIPE, check=True)
+    answer: dict[str, Any] = json.loads(run.stdout)
+    return answer
+
+
+def test_probe_of_real_paths(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    here = probed(str(tmp_path / "link"))
+    space = os.statvfs(tmp_path)
+    assert here["exists"] is True
+    assert here["realpath"] == str(tmp_path.resolve())
+    assert here["total_bytes"] == space.f_blocks * space.f_frsize
+    assert here["writable"] is True
+    gone = probed(str(tmp_path / "no" / "such"))
+    assert gone["exists"] is False
+    assert gone["asked_above"] == str(tmp_path.resolve())
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
+def test_probe_tells_hidden_from_absent(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o700)
+    script = tmp_path / "probe.py"
+    shutil.copy(Path(disks.__file__).parents[1] / "probes" / "path_probe.py", script)
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-I", str(script)]
+    run = subprocess.run([*nobody, str(tmp_path / "closed" / "x")], stdout=subprocess.PIPE, check=True)
+    assert json.loads(run.stdout)["error"] == "EACCES"
 
 
 @pytest.mark.parametrize("said", ["", "garbage", '{"exists": true}', '{"exists": true, "realpath": 3}'])
