@@ -15,7 +15,7 @@ _BREAK = re.compile(r"\s*[\r\n\t\u2028\u2029\x0b\x0c\x85]+\s*")
 
 
 def visible(text: str) -> str:
-    """``text`` with each character that is unsafe to show spelled out as a Python string would: ``\\x1b``, ``\\u202e``."""
+    """``text`` with each character that is unsafe to show spelled out as in Python: ``\\x1b``, ``\\u202e``."""
     return _UNSAFE.sub(lambda m: _spelled(m[0]), text.replace("\r\n", "\n"))
 
 

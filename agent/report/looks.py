@@ -26,7 +26,7 @@ class Look:
 _OUTCOMES: dict[tuple[Outcome, Severity], Look] = {
     ("pass", "breach"): Look("✓", msg("kept"), "good", "green"),
     ("pass", "advisory"): Look("✓", msg("fine"), "good", "green"),
-    ("fail", "breach"): Look("✗", msg("broken"), "bad", "red"),
+    ("fail", "breach"): Look("✗", msg("broken"), "bad", "red", "failure"),
     ("fail", "advisory"): Look("!", msg("remark"), "note", "yellow", "skipped"),
     ("inconclusive", "breach"): Look("?", msg("not verified"), "open", "magenta", "error"),
     ("inconclusive", "advisory"): Look("?", msg("not readable"), "note", "yellow", "skipped"),

@@ -134,4 +134,6 @@ def title(key: str, translate: Translate) -> str:
     name = _CLAUSES.get(plain)
     if name is None:
         return one_line(key)
-    return f"{name.render(translate)}: {one_line(entry)}" if entry else name.render(translate)
+    return (
+        msg("{name}: {entry}", name=name, entry=one_line(entry)).render(translate) if entry else name.render(translate)
+    )

@@ -38,7 +38,7 @@ def quantity(value: Any, unit: str, translate: Translate) -> str:
     if value is None:
         return NONE
     if isinstance(value, bool):
-        return translate("yes") if value else translate("no")
+        return (msg("yes") if value else msg("no")).render(translate)
     if isinstance(value, (list, tuple)):
         return ", ".join(quantity(v, unit, translate) for v in value)
     shown = number(value) if isinstance(value, (int, float)) else one_line(str(value))

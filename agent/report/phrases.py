@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from agent.report.clean import one_line
 from agent.text import Text, Translate, msg
@@ -21,6 +22,8 @@ _PHRASES: tuple[Text, ...] = (
     msg("exact binomial (Clopper–Pearson), {k} of {n}, {sure}", k=0, n=0, sure=0),
     msg("t interval of {n} blocks, {sure}", n=0, sure=0),
 )
+# The catalogue holds ordinals as sentences of their own: "2nd" is no word that a template could inflect.
+_ORDINALS = (msg("2nd"), msg("3rd"), msg("4th"), msg("5th"), msg("6th"))
 _HOLE = re.compile(r"\\\{(\w+)\\\}")
 
 
@@ -31,10 +34,15 @@ def _pattern(template: str) -> re.Pattern[str]:
 _KNOWN = tuple((p.template, _pattern(p.template)) for p in _PHRASES)
 
 
+def _ordinal(text: str) -> Any:
+    return next((o for o in _ORDINALS if o.template == text), text)
+
+
 def phrase(text: str, translate: Translate) -> str:
     """``text`` in the reader's language if it is one of the known phrases, else as it is."""
     for template, pattern in _KNOWN:
         found = pattern.match(text)
         if found:
-            return one_line(msg(template, **found.groupdict()).render(translate))
+            filled = {k: _ordinal(v) for k, v in found.groupdict().items()}
+            return one_line(msg(template, **filled).render(translate)).replace(" %", "\u202f%")
     return one_line(text)

@@ -16,16 +16,17 @@ EXTENSION = "txt"
 LINES = 40
 _WIDEST = 160
 _MOST_ASKED = 6
-_HEAD = frozenset({"Contract", "Vendor", "Server", "Measured", "Run"})
-# Head, headings, blank lines, the asked and the digest take the rest.
-_FOR_ROWS = 22
+_HEAD = frozenset({"Contract", "Vendor", "Server", "Measured on", "Run"})
+_FRAME = 3
 
 
 def render(run: Run, folder: Optional[Path], translate: Translate, language: str) -> str:
     """Plain text without colours."""
     shown = view(run, folder, translate, language)
-    lines = [*_head(shown), *_rows(shown, translate), *_asked(shown, translate), *_foot(shown, translate)]
-    return "\n".join(shortened(one_line(line), _WIDEST) for line in lines[:LINES]) + "\n"
+    head, asked, foot = _head(shown), _asked(shown, translate), _foot(shown, translate)
+    room = LINES - len(head) - len(asked) - len(foot)
+    lines = [*head, *_rows(shown, room, translate), *asked, *foot]
+    return "\n".join(shortened(one_line(line), _WIDEST) for line in lines) + "\n"
 
 
 def _head(v: View) -> list[str]:
@@ -33,18 +34,18 @@ def _head(v: View) -> list[str]:
     return [f"{v.look.sigil} {v.verdict.upper()} — {v.headline}", *facts]
 
 
-def _rows(v: View, translate: Translate) -> list[str]:
+def _rows(v: View, room: int, translate: Translate) -> list[str]:
     blocks = [
         (msg("BROKEN"), [_broken(r, translate) for r in v.broken]),
         (msg("NOT VERIFIED"), [_open(r) for r in v.unverified]),
         (msg("REMARKS"), [_broken(r, translate) for r in v.remarks]),
     ]
+    blocks = [(heading, entries) for heading, entries in blocks if entries]
+    # A blank line, the heading and "n more" for each block; the rest is shared out from the top.
+    room -= _FRAME * len(blocks)
     lines: list[str] = []
-    room = _FOR_ROWS
-    for heading, entries in blocks:
-        if not entries:
-            continue
-        taken = entries[: max(room, 1)]
+    for later, (heading, entries) in zip(range(len(blocks) - 1, -1, -1), blocks):
+        taken = entries[: max(room - later, 1)]
         room -= len(taken)
         lines += ["", f"{heading.render(translate)} ({len(entries)})", *taken]
         if len(taken) < len(entries):

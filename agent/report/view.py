@@ -202,11 +202,19 @@ def _who_and_when(run: Run, translate: Translate, language: str) -> Iterable[Fac
     yield from fact(msg("Server"), run.node.get("hostname"))
     yield from fact(msg("GPUs"), _gpu_summary(run.node))
     yield from fact(msg("Site"), header.get("site"))
-    yield from fact(msg("Measured"), numbers.when(run.started_at, language))
+    yield from fact(msg("Measured on"), numbers.when(run.started_at, language))
     seconds = numbers.seconds_between(run.started_at, run.finished_at)
     yield from fact(msg("Took"), numbers.duration(seconds) if seconds is not None else None)
     yield from fact(msg("Run"), _run_number(run))
-    yield from fact(msg("Profile"), run.profile)
+    yield from fact(msg("Profile"), _PROFILES.get(run.profile, run.profile))
+
+
+_PROFILES: dict[str, Text] = {
+    "facts": msg("facts only"),
+    "quick": msg("quick"),
+    "standard": msg("standard"),
+    "full": msg("full"),
+}
 
 
 def _gpu_summary(node: Mapping[str, Any]) -> Optional[str]:

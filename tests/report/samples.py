@@ -37,6 +37,7 @@ CASES: tuple[Case, ...] = ("rejected", "accepted", "inconclusive", "incomplete",
 SLOTS = tuple(f"0000:{bus}:00.0" for bus in ("1b", "29", "45", "4e", "9a", "ab", "c9", "db"))
 SLOW = SLOTS[5]
 DISK = "disk[/data].read"
+PENDING = msg("needs repeated runs over the trial days: one run cannot tell")
 STARTED = "2026-11-30T12:04:11Z"
 RULE = "min–max of 6 blocks, 96.9 %"
 STATISTIC: Statistic = "median of block medians"
@@ -129,9 +130,7 @@ def _gemm_findings(measurements: tuple[Measurement, ...]) -> tuple[Finding, ...]
             interval_rule=RULE,
             limit=Limit(">=", 617.5, "TFLOPS", 0.05, Origin("contract")),
             reason_code="below-limit" if broken else "within-limit",
-            reason=msg("both attempts are below the limit of {limit}", limit="617.5 TFLOPS")
-            if broken
-            else msg("at or above the limit of {limit}", limit="617.5 TFLOPS"),
+            reason=msg("measured below the limit, twice") if broken else msg("promised {value}", value=">= 650 TFLOPS"),
             remedy="Replace the card or lift its power cap, then measure again." if broken else None,
             ref="Annex A 3.2",
             quote="BF16 稠密算力不低于 650 TFLOPS(每卡)",
@@ -139,7 +138,7 @@ def _gemm_findings(measurements: tuple[Measurement, ...]) -> tuple[Finding, ...]
             depth="standard",
             reproduce=m.attempts[-1].reproduce,
             evidence=tuple(e for a in m.attempts for e in a.evidence),
-            notes=(msg("the power cap was active for {share} of the time", share="97 %"),) if broken else (),
+            notes=(msg("throttled by its power cap for {share} of the time", share="97 %"),) if broken else (),
         )
 
     return tuple(one(m) for m in measurements)
@@ -155,7 +154,7 @@ def _fact(key: str, promised: str, measured: Any, unit: str = "", ref: Optional[
         measured=measured,
         unit=unit,
         reason_code="as-promised",
-        reason=msg("as promised"),
+        reason=msg("promised {promised}, found {found}", promised=promised, found=str(measured)),
         ref=ref,
         evidence=("evidence/0003-nvidia-smi",),
     )
@@ -172,10 +171,10 @@ def _disk_finding(m: Measurement, slow: bool) -> Finding:
         measured=1.395 if slow else 3.32,
         unit="GB/s",
         interval=(values[0], values[-1]),
-        interval_rule="2nd to 5th of 6 repetitions",
+        interval_rule="min–max of 6 repetitions, 96.9 %",
         limit=Limit(">=", 1.9, "GB/s", 0.05),
         reason_code="below-limit" if slow else "within-limit",
-        reason=msg("both attempts are below the limit of {limit}", limit="1.9 GB/s") if slow else msg("as promised"),
+        reason=msg("measured below the limit, twice") if slow else msg("promised {value}", value=">= 2 GB/s"),
         ref="Annex A 5.1",
         measurements=(m.key,),
         depth="standard",
@@ -215,7 +214,7 @@ def _rejected() -> tuple[Finding, ...]:
         measured=2.4,
         unit="%",
         interval=(1.9, 3.1),
-        interval_rule="2nd to 5th of 6 repetitions",
+        interval_rule="min–max of 6 repetitions, 96.9 %",
         limit=Limit("<=", 1.0, "%", origin=Origin("agent")),
         reason_code="above-limit",
         reason=msg("the hypervisor gave CPU time to others"),
@@ -229,10 +228,10 @@ def _rejected() -> tuple[Finding, ...]:
         measured=14.82,
         unit="ms",
         interval=(14.6, 15.1),
-        interval_rule="min–max of 6 repetitions",
+        interval_rule="min–max of 6 repetitions, 96.9 %",
         limit=Limit("<=", 10.0, "ms"),
         reason_code="above-limit",
-        reason=msg("both attempts are above the limit of {limit}", limit="10 ms"),
+        reason=msg("measured above the limit, twice"),
         ref="Annex B 2",
         reproduce=("ping", "-n", "-c", "300", "-i", "0.2", "jinan.example.cn"),
         evidence=("evidence/0040-ping-jinan",),
@@ -259,24 +258,24 @@ def _unverified() -> tuple[Finding, ...]:
             "gpu.xid",
             "none",
             "denied",
-            msg("the kernel log may not be read by this user"),
-            msg("let user {user} read the kernel log: sysctl kernel.dmesg_restrict=0", user="ubuntu"),
+            msg("{path} may not be read", path="/dev/kmsg"),
+            msg("let this user read {path}", path="/dev/kmsg"),
             "Annex A 2.9",
         ),
         one(
             "disk[/data].raid",
             "1",
             "not-there",
-            msg("a hardware RAID controller hides the disks; {tool} is not installed", tool="storcli"),
-            msg("the output of the root script (accept collect --root-script)"),
+            msg("{names} is shown by a hypervisor or a controller, which hides what it is made of", names="sda"),
+            msg("grant {what}", what="storcli /call show J"),
             "Annex A 5.3",
         ),
         one(
             "network[public].download",
             ">= 500 Mbit/s",
             "far-end-not-shown-capable",
-            msg("the far end {host} was not shown capable of {rate}", host="203.0.113.9:5201", rate="500 Mbit/s"),
-            msg("a second far end in another network, or accept serve on your own machine"),
+            msg("no server could be measured against: {failures}", failures="203.0.113.9:5201: connection refused"),
+            msg("name iperf3 servers under “servers”, at best two in different networks"),
             "Annex B 1",
         ),
     )
@@ -291,7 +290,7 @@ def _steps() -> tuple[StepRecord, ...]:
         StepRecord(
             "disk-read /data", ("fio", "job.fio"), "2026-11-30T12:33:20Z", 371.0, 0, None, ("evidence/0031-fio-read",)
         ),
-        StepRecord("evening", skipped=msg("needs repetition over days")),
+        StepRecord("evening", skipped=msg("needs repeated runs over the trial days: one run cannot tell")),
     )
 
 
@@ -332,7 +331,7 @@ def _node(verdict: Literal["accepted", "rejected", "inconclusive"], findings: tu
             "memory": "2.16 TB",
             "os": "Ubuntu 22.04.5 LTS, Linux 5.15.0-122",
         },
-        scope=Scope(pending_trial=(ScopeEntry("network[public].evening_drop", msg("needs repetition over days")),)),
+        scope=Scope(pending_trial=(ScopeEntry("network[public].evening_drop", PENDING),)),
         verdict=verdict,
         headline=headline(findings),
         findings=findings,
@@ -354,8 +353,8 @@ def _without_root() -> Run:
         measurements=(),
         profile="quick",
         scope=Scope(
-            left_out=(ScopeEntry("burn", msg("left out by --profile quick")),),
-            shortened=(ScopeEntry("memory_test", msg("{got} of {promised}", got="10 %", promised="95 %")),),
+            left_out=(ScopeEntry("burn", msg("left out by --skip")),),
+            shortened=(ScopeEntry("memory_test", msg("shortened by --profile {profile}", profile="quick")),),
             pending_trial=base.scope.pending_trial,
         ),
     )
