@@ -42,11 +42,14 @@ def msg(template: str, **args: Any) -> Text:
     return Text(template, tuple(sorted(args.items())))
 
 
+_SEPARATOR = msg(", ")
+
+
 def _render_arg(value: Any, translate: Translate) -> Any:
     if isinstance(value, Text):
         return value.render(translate)
     if isinstance(value, (tuple, list)):
-        return ", ".join(str(_render_arg(v, translate)) for v in value)
+        return translate(_SEPARATOR.template).join(str(_render_arg(v, translate)) for v in value)
     return value
 
 
