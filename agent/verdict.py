@@ -60,7 +60,8 @@ def headline(findings: Sequence[Finding]) -> Text:
     ]
     for template, codes in (
         (msg("{n} need root or a permission"), ("denied",)),
-        (msg("{n} left out"), ("left-out", "shortened")),
+        (msg("{n} left out"), ("left-out",)),
+        (msg("{n} tested only briefly"), ("shortened",)),
         (msg("{n} wait for the trial"), ("pending-trial",)),
         (msg("{n} not supported yet"), ("unsupported",)),
     ):

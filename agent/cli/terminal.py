@@ -5,6 +5,7 @@ A terminal that goes away (lost SSH connection) must not stop the run: what cann
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,12 +26,26 @@ from agent.text import Text, Translate, msg
 SHOWN_FINDINGS = 40
 
 
+class _Console(Console):
+    """Printing to a reader that went away goes nowhere: rich would end the process with status 1."""
+
+    def on_broken_pipe(self) -> None:
+        _into_nothing()
+
+
+def _into_nothing() -> None:
+    """Point stdout at /dev/null, so that neither a later line nor the flush at exit fails again."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+
+
 class Terminal:
     """An observer that draws; ``live`` is a terminal that can show a moving bar."""
 
     def __init__(self, translate: Translate, console: Optional[Console] = None) -> None:
         self.translate = translate
-        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.console = console or _Console(highlight=False, soft_wrap=True)
         self.live = self.console.is_terminal
         self._bar: Optional[Progress] = None
         self._task: Optional[TaskID] = None
@@ -43,9 +58,11 @@ class Terminal:
 
     def raw(self, line: str, style: str = "") -> None:
         """A line that is already in the user's language; control characters are made visible."""
-        with suppress(OSError):
+        try:
             self.console.print(escape(visible(line)), style=style or None)
             self.console.file.flush()
+        except OSError:
+            _into_nothing()
 
     def planned(self, plan: Plan) -> None:
         """What will happen, before it does."""
