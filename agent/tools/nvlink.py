@@ -153,5 +153,7 @@ def _check_whole(gpus: Sequence[GpuLinks], last_line: str, text: str) -> None:
     if last.uuid is None and not text.endswith("\n") and last.links is None and last.reason is None:
         raise ParseError("truncated", "the text ends inside a GPU's line", last_line)
     most = max((len(gpu.links or ()) for gpu in gpus[:-1] if gpu.name == last.name), default=0)
+    if not most and last.links and not text.endswith("\n"):
+        raise ParseError("truncated", "the last line has no line end: links may be missing", last_line)
     if last.state in ("listed", "not_shown") and len(last.links or ()) < most:
         raise ParseError("truncated", f"GPU {last.index} lists fewer links than the GPUs above", last_line)

@@ -68,7 +68,7 @@ def parse(text: str, columns: Optional[Sequence[str]] = None) -> SmiCsv:
     _check_widths(names, rows, table[1:] if header else table, text)
     units = _units(names, [unit for _, unit in header] if header else [], rows)
     if not complete(text) and rows and not lost_gpu(lines[-1]) and lines[-1] not in notes:
-        _check_open_end(names, rows, units, table[-1])
+        _check_open_end(names, rows, units, table[-1], bool(header or columns))
     gpus = tuple(_gpu(names, row, units) for row in rows)
     _check_count(gpus, lost, table[-1])
     return SmiCsv(tuple(names), bool(header or columns), units, gpus, lost, tuple(notes))
@@ -99,14 +99,17 @@ _TEXT = re.compile(
 )
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F-]{36}")
 _BUS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
-_PRODUCT = re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|TITAN|GRID|Graphics Device)\b.*", re.I)
+_PRODUCT = re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|TITAN|GRID|Graphics Device)(?: [\w.()/-]+)*")
+_ROW_ONLY = (_UNIT, _BUS, _BRACKETED, _UUID, _NUMBER)
 
 
 def _is_note(line: str) -> bool:
-    """A warning or failure sentence, not a row: rows of two or more cells never read like one."""
+    """A warning or failure sentence, not a row: a row holds values that no sentence has."""
     if re.match(r"(?:WARNING|NOTE|Note)\b", line):
         return True
-    return find_failure(line) is not None and not _BRACKETED.search(line) and len(_cells(line)) < 3
+    cells = _cells(line)
+    values = any(pattern.fullmatch(cell) for cell in cells for pattern in _ROW_ONLY)
+    return not values and not _is_header(cells) and find_failure(line) is not None
 
 
 def _cells(line: str) -> list[str]:
@@ -116,8 +119,7 @@ def _cells(line: str) -> list[str]:
 def _header(line: str) -> Optional[list[tuple[str, str]]]:
     """Names and units of a header line; None where the first line is already a row."""
     cells = _cells(line)
-    likely = sum(1 for cell in cells if _TITLE_LIKE.fullmatch(cell))
-    if not likely or likely * 2 < len(cells):
+    if not _is_header(cells):
         return None
     titles = [(_TITLE.fullmatch(cell), cell) for cell in cells]
     bad = next((cell for match, cell in titles if match is None), None)
@@ -127,6 +129,11 @@ def _header(line: str) -> Optional[list[tuple[str, str]]]:
     if len(set(names)) != len(names):
         raise ParseError("unparsable", "a column stands twice in the header", line)
     return [(match[1], match[2] or "") for match, _ in titles if match]
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    likely = sum(1 for cell in cells if _TITLE_LIKE.fullmatch(cell))
+    return likely > 0 and likely * 2 >= len(cells)
 
 
 def _guess(rows: Sequence[Sequence[str]], table: Sequence[str]) -> list[str]:
@@ -176,8 +183,9 @@ def _check_widths(names: Sequence[str], rows: Sequence[list[str]], lines: Sequen
             cut = at == len(rows) - 1 and len(row) < len(names) and not complete(text)
             kind = "truncated" if cut else "unparsable"
             raise ParseError(kind, f"{len(row)} of {len(names)} columns", line)
-    if not rows and not complete(text):
-        raise ParseError("truncated", "the text ends inside the header", ", ".join(names))
+    if not rows and not (complete(text) and "pid" in names):
+        # Only the list of processes may be empty; a GPU always has a row, if only of errors.
+        raise ParseError("truncated", "the text ends after the header", ", ".join(names)[:200])
 
 
 def _units(names: Sequence[str], titled: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, str]:
@@ -193,14 +201,21 @@ def _units(names: Sequence[str], titled: Sequence[str], rows: Sequence[Sequence[
     return units
 
 
-def _check_open_end(names: Sequence[str], rows: Sequence[Sequence[str]], units: Mapping[str, str], line: str) -> None:
+def _check_open_end(
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    units: Mapping[str, str],
+    line: str,
+    named: bool,
+) -> None:
     """A last cell without a line end behind it is whole only if it ends in its unit or bracket, or recurs."""
     cell = rows[-1][-1]
     closed = bool(_BRACKETED.fullmatch(cell) or _UNIT.fullmatch(cell) or cell in ("N/A", "Enabled", "Disabled"))
     above = [row[-1] for row in rows[:-1]]
     if units.get(names[-1]) and any(_UNIT.fullmatch(other) for other in above):
         above = []  # the column carries units, so a bare number has lost its own
-    if not closed and cell not in above:
+    alone = not named and len(rows) == 1  # nothing says how many columns there should be
+    if alone or (not closed and cell not in above):
         raise ParseError("truncated", "the last line has no line end: it may be cut", line)
 
 

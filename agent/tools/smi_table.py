@@ -142,10 +142,10 @@ _NONE_RUNNING = re.compile(r"No running (?:compute )?processes found|Not Support
 
 def _sections(body: str) -> tuple[str, str, Optional[str]]:
     """The GPU table, the MIG table, and the process table if it is there."""
-    mig = body.find("MIG devices:")
     processes = re.search(r"\|\s*(?:Compute )?[Pp]rocesses:", body)
     process_at = processes.start() if processes else len(body)
-    mig_at = mig if 0 <= mig < process_at else process_at
+    mig = re.search(r"\|\s*MIG devices:", body[:process_at])
+    mig_at = mig.start() if mig else process_at
     return body[:mig_at], body[mig_at:process_at], body[process_at:] if processes else None
 
 
@@ -157,13 +157,19 @@ def _gpus(rows: str, body: str) -> tuple[Gpu, ...]:
             raise _bad_row(start, rows)
     if not found:
         raise _no_rows(body)
-    if not _RULE.search(rows, found[-1].end()):
-        raise ParseError("truncated", "the table is not closed", _line(found[-1][0]))
     modes = _mig_modes(found, rows)
+    _check_closed(rows[found[-1].end() :], _line(found[-1][0]), "MIG M." in rows)
     gpus = tuple(_gpu(row, mode) for row, mode in zip(found, modes))
     if len({gpu.index for gpu in gpus}) != len(gpus):
         raise ParseError("several_results", "one GPU stands twice; give one output at a time")
     return gpus
+
+
+def _check_closed(rest: str, line: str, has_mig_line: bool) -> None:
+    """Behind the last GPU the table closes, and no row or rule begins that does not end."""
+    rest = _MIG_CELL.sub("", rest, count=1) if has_mig_line else rest
+    if not _RULE.search(rest) or re.search(r"\||\+[-=]", _RULE.sub("", rest)):
+        raise ParseError("truncated", "the table is not closed", line)
 
 
 def _bad_row(start: re.Match[str], rows: str) -> ParseError:

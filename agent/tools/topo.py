@@ -80,9 +80,10 @@ _ANSI = re.compile(r"(?:\x1b|\u241b|\^\[)?\[(?:\d{1,2}(?:;\d{1,2})*)?m")
 _LEAD = re.compile(r"^[\s#>*]+")
 _TITLE = re.compile(r"(CPU|NUMA) +Affinity|GPU +NUMA +ID", re.I)
 _GPU = re.compile(r"GPU\d{1,3}")
-_NIC = re.compile(r"(?!GPU)[A-Za-z][A-Za-z_]*[\w.-]*\d[\w.-]*")
+_NIC = re.compile(r"(?!GPU)(?=\D{0,63}\d)[A-Za-z][\w.-]{1,63}")
 _FUSED_NAMES = re.compile(r"(?<=\d)(?=GPU\d|NIC\d|mlx\d_)")
 _CODE = re.compile(r"\s*([A-Z][A-Z0-9]*#?)\s*=\s*(\S.*?)\s*")
+_WHOLE_END = re.compile(r"(?:NVLinks|bridge|switch|NIC\d+: *\S+)\s*$")
 _NIC_NAME = re.compile(r"\s*(NIC\d{1,3}):\s*(\S+)\s*")
 
 
@@ -194,7 +195,7 @@ def _table(part: _Part, is_cell: _IsCell) -> _Table:
         if cells.setdefault(name, row) is not row:
             raise ParseError("unparsable", f"two rows for {name}", line)
         affinity[name] = rest
-        if last and not part.whole_lines:
+        if at == len(part.lines) - 1 and not part.whole_lines:
             _check_open_end(name, line, cells, affinity)
     _check_rows(names, cells)
     gpus = tuple(name for name in names if _GPU.fullmatch(name))
@@ -300,11 +301,14 @@ def _check_open_end(
     affinity: Mapping[str, Mapping[str, Optional[str]]],
 ) -> None:
     """The last row without a line end: its last cell may have lost digits unless the rows above agree."""
+    told_above = [values for other, values in affinity.items() if other != name]
+    if any(v and not affinity[name].get(k) for values in told_above for k, v in values.items()):
+        raise ParseError("truncated", "the text ends inside the last row", line)
     final = line.split()[-1]
     if not final[-1].isdigit():
         return
     others = [row for other, row in cells.items() if other != name]
-    told = {value for other, values in affinity.items() if other != name for value in values.values()}
+    told = {value for values in told_above for value in values.values()}
     mirrored = any(row.get(name) == final for row in others)
     if final not in told and not (_is_link(final) and mirrored):
         raise ParseError("truncated", "the text ends inside the last row", line)
@@ -315,8 +319,8 @@ def _check_open_end(
 
 def _topology(table: _Table, part: _Part) -> Topology:
     codes = [(match[1], match[2]) for match in map(_CODE.fullmatch, part.lines) if match]
-    _check_legend(codes, part)
     links = {link for row in table.cells.values() for link in row.values()}
+    _check_legend(codes, part, any(_NV.fullmatch(link) for link in links))
     return Topology(
         gpus=table.gpus,
         nics=_nic_names(table.nics, part),
@@ -334,15 +338,17 @@ def _nvlink_shown(links: set[str], codes: Sequence[str], above: str) -> Optional
     return False if codes or re.search(r"\btopo\s+-mp\b", above) else None
 
 
-def _check_legend(codes: Sequence[tuple[str, str]], part: _Part) -> None:
+def _check_legend(codes: Sequence[tuple[str, str]], part: _Part, has_nvlink: bool) -> None:
     """A legend that breaks off means a text that breaks off: NIC names may have stood below."""
     if any(code in P2P_STATES for code, _ in codes):
         raise ParseError("p2p_status", "a peer-to-peer status table (topo -p2p), not topo -m")
     last = next((line for line in reversed(part.lines) if line.strip()), "")
     match = _CODE.fullmatch(last)
-    if last.rstrip(": \t") in ("Legend", "NIC Legend") or (match and match[1] not in ("NV#", "PIX")):
-        raise ParseError("truncated", "the legend is cut off", last)
-    if match and not part.whole_lines and not re.search(r"(NVLinks|bridge|switch)$", match[2]):
+    at_heading = last.rstrip(": \t") in ("Legend", "NIC Legend")
+    in_codes = match is not None and match[1] not in ("NV#", "PIX")
+    before_nv = bool(codes) and has_nvlink and "NV#" not in (code for code, _ in codes)
+    in_line = bool(codes) and not part.whole_lines and not _WHOLE_END.search(last)
+    if at_heading or in_codes or before_nv or in_line:
         raise ParseError("truncated", "the legend is cut off", last)
 
 
