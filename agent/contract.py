@@ -16,7 +16,7 @@ from typing import Any, Optional
 from agent.contract_keys import ACCESS, FORM, HEADER, OWN, PRICE, TERM, TOLERANCE, TOP, VERSION
 from agent.contract_schema import schema
 from agent.contradictions import contradictions
-from agent.grammar import GrammarError, Kind, ListKind, QuantityKind, Section
+from agent.grammar import GrammarError, Kind, ListKind, QuantityKind, Section, plain
 from agent.model import Access, Clause, Contract, Promise
 from agent.quantity import DIMENSIONS, convert, shown
 from agent.source import ContractErrors, Hole, Map, Node, Place, Problem, Scalar, Seq, parse, read_bytes
@@ -155,7 +155,7 @@ class _Reader:
         seen: dict[str, Place] = {}
         for item in self._items(key, node):
             label = self._label(item, field_name)
-            where = key.text if label is None else f"{key.text}[{label}]"
+            where = key.text if label is None else f"{key.text}[{shown(label, 300)}]"
             entry = self._entry(key.text, where, item, section)
             if entry is None:
                 continue
@@ -326,18 +326,12 @@ class _Reader:
 
     def _setting(self, kind: Kind, node: Node, key: str, at: Scalar) -> Any:
         """A setting's plain value, None after a problem: quantities in canonical units (B, B/s, s), counts as int."""
-        promise = self._promise(kind, node, key, at)
+        promise = self._promise(plain(kind), node, key, at)
         if promise is None:
             return None
-        if promise.op not in ("==", "one_of"):
-            self._say(
-                node.place,
-                msg("{key} is a setting, so it is one plain value, not {found}", key=key, found=promise.written),
-            )
-            return None
         if isinstance(kind, ListKind):
-            return tuple(_plain(kind.item, value, "") for value in promise.value)
-        return _plain(kind, promise.value, promise.unit)
+            return tuple(_canonical(kind.item, value, "") for value in promise.value)
+        return _canonical(kind, promise.value, promise.unit)
 
     def _value(self, kind: Kind, node: Node, key: str) -> Any:
         promise = self._promise(kind, node, key, Scalar(key, node.place))
@@ -450,7 +444,7 @@ def _colon_hint(text: str) -> Optional[Text]:
     return None
 
 
-def _plain(kind: Kind, value: Any, unit: str) -> Any:
+def _canonical(kind: Kind, value: Any, unit: str) -> Any:
     if not isinstance(kind, QuantityKind) or not isinstance(value, float):
         return value
     return int(value) if kind.whole else convert(value, unit, DIMENSIONS[kind.dimension].unit)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.grammar import Kind, day, flag, label, one_of, percent, ratio, text
+from agent.grammar import Kind, day, flag, label, one_of, percent, plain, ratio, text
 
 # A tolerance is for the noise of a measurement; half of the promise is not noise.
-TOLERANCE = percent("at_most", most=50)
+TOLERANCE = plain(percent("at_most", most=50))
 
 VERSION = one_of("1")
 
@@ -21,7 +21,7 @@ HEADER: Mapping[str, Kind] = {
 }
 
 PRICE: Mapping[str, Kind] = {
-    "amount": ratio("at_most"),
+    "amount": plain(ratio("at_most")),
     "currency": label(),
     "per": one_of(
         *("hour", "day", "week", "month", "year"),

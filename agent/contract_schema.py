@@ -3,14 +3,13 @@
 The schema speaks of YAML scalars by their type (``count: 8`` is a number, ``memory: 80 GB`` a text). What it cannot
 say, so that only the loader rejects it:
 
-* encodings, control characters, size and depth of the file, anchors, several documents;
+* encodings, characters that cannot be seen, length of values, size and depth of the file, anchors, documents;
 * duplicate keys, two entries with the same path or name;
-* a range that is upside down or whose ends have unlike units, days that no calendar has, numbers beyond 1e30, and
-  half a thing when it is written as text ("8.5");
-* a comparison in a setting, a breach by ``auto`` without ``agreed``, a contract of nothing but trial days.
+* a range that is upside down or whose ends don't fit together, days that no calendar has, numbers beyond 1e30;
+* a breach by ``auto`` without ``agreed``, a contract of nothing but trial days.
 
-The other way round, the loader also folds full-width Latin letters in units, and reads ``""`` and YAML's null as "no
-value"; the schema does not accept these.
+The other way round, the loader also folds full-width Latin letters in units, and reads every scalar as text (a host
+called 8, a model called true), where the schema takes numbers and booleans only where they are usual.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.contract_keys import ACCESS, FORM, HEADER, OWN, PRICE, TERM, TOLERANCE, VERSION
-from agent.grammar import Kind, Section
+from agent.grammar import Kind, Section, plain
 
 _OWN_KEYS = {f"^{OWN}": True}
 
@@ -110,7 +109,7 @@ def _entry(section: Section, definitions: _Definitions) -> dict[str, Any]:
     for name, kind in section.clauses.items():
         _plant(tree, name, definitions.clause(kind))
     for name, kind in section.settings.items():
-        _plant(tree, name, definitions.of(kind))
+        _plant(tree, name, definitions.of(plain(kind)))
     body = _object(_grown(tree), [section.many] if section.many else [])
     if section.quiet:
         return body

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Literal, Optional
+from typing import Any, ClassVar, Literal, Optional
 
 from agent.model import Op, Promise
 from agent.quantity import (
@@ -28,6 +28,9 @@ Order = Literal["at_least", "at_most", "equal", "one_of"]
 Sign = Literal[">=", "<=", "==", ">", "<"]
 
 AUTO = ("auto", "自动")
+
+# What could hide or reorder text on a terminal or in a report: controls, line separators, bidirectional marks.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 class GrammarError(ValueError):
@@ -110,6 +113,8 @@ class Kind:
     dimension: str = ""
     unit: str = ""
 
+    longest: ClassVar[int] = 200  # characters; keeps every pattern's work small
+
     @property
     def expected(self) -> Text:
         """What to write, as a noun phrase."""
@@ -118,6 +123,10 @@ class Kind:
     def parse(self, text: str) -> Promise:
         """The promise that ``text`` makes; GrammarError where it makes none of this kind."""
         written = text.strip()
+        if len(written) > self.longest:
+            raise GrammarError(self.expected, msg("{n} characters are too many", n=len(written)))
+        if _HIDDEN.search(written):
+            raise GrammarError(self.expected, msg("it holds a character that cannot be seen"))
         if self.auto and normal(text).lower() in AUTO:
             return Promise("auto", None, self.unit, written)
         if written == "":
@@ -159,17 +168,21 @@ _KEEPS: Mapping[Order, tuple[Op, tuple[Sign, ...]]] = {
 class QuantityKind(Kind):
     """A number with a unit. ``words`` are accepted instead of one ("default", "unlimited", "all").
 
-    ``also`` are further dimensions ("900 GB/s" or "18 links"); ``whole``: an integer; ``most`` bounds the number.
+    ``also`` are further dimensions ("900 GB/s" or "18 links"); ``whole``: an integer; ``most`` bounds the number;
+    ``plain``: one value without a comparison, as settings are.
     """
 
     words: Mapping[str, str] = field(default_factory=dict)
     also: tuple[str, ...] = ()
     whole: bool = False
     most: Optional[float] = None
+    plain: bool = False
 
     @property
     def example(self) -> str:
         """One value as it may stand in a contract."""
+        if self.plain:
+            return DIMENSIONS[self.dimension].example
         sign = {"at_least": ">= ", "at_most": "<= "}.get(self.order, "")
         return f"{sign}{DIMENSIONS[self.dimension].example}"
 
@@ -186,16 +199,18 @@ class QuantityKind(Kind):
         word = self.words.get(rest.lower())
         if word is not None and sign in (None, "=="):
             return Promise("==", word, "", written)
+        if sign is not None and self.plain:
+            raise GrammarError(self.expected, msg("this is a setting: one plain value"))
         if _VAGUE.search(rest):
             raise GrammarError(self.expected, msg("an approximate value promises nothing"))
         try:
             quantity = self._quantity(rest)
         except GrammarError:
             match = _RANGE.fullmatch(rest)
-            if match is None:
+            if match is None or self.plain:
                 raise
             return self._range(match, sign, written)
-        op = self._op(sign, rest)
+        op: Op = "==" if self.plain else self._op(sign, rest)
         if sign == ">" and self.whole:
             quantity = Quantity(quantity.value + 1, quantity.unit)
         if sign == "<" and self.whole:
@@ -247,6 +262,8 @@ class QuantityKind(Kind):
         high = self._quantity(match["high"] + unit)
         low = self._quantity(match["low"] + (match["unit"].strip() or unit)).to(high.unit)
         self._bounds(high)
+        if self.whole and low.value != int(low.value):
+            raise GrammarError(self.expected, msg("only a whole number can be counted"))
         if low.value > high.value:
             raise GrammarError(
                 self.expected, msg("the range is upside down: {low} is more than {high}", low=low, high=high)
@@ -261,11 +278,13 @@ class QuantityKind(Kind):
             yield {"type": "integer" if self.whole else "number", **low, **high}
 
     def _pattern(self) -> str:
-        number = _number_pattern(self.order, self.most)
+        number = _number_pattern(self.order, self.most, self.whole)
         units = "|".join([unit_pattern(self.dimension, self.unit or None), *(unit_pattern(d) for d in self.also)])
+        words = "".join("|" + _any_case(w) for w in _longest_first(self.words))
+        if self.plain:
+            return rf"{number}\s*(?:{units}){words}"
         before, after = _sign_patterns(self.order, self.measured)
         low = rf"{NUMBER_PATTERN}\s*[^0-9\s]{{0,12}}?\s*(?:[.]{{2,3}}|[-~～–—至到]|to)"
-        words = "".join("|" + _any_case(w) for w in _longest_first(self.words))
         never_both = rf"(?!(?:{before}|{low}).*(?:{after})\s*$)"
         return rf"{never_both}(?:{before}|{low})?\s*{number}\s*(?:{units})\s*(?:{after})?{words}"
 
@@ -312,8 +331,14 @@ _UP_TO: Mapping[float, str] = {
 }
 
 
-def _number_pattern(order: Order, most: Optional[float]) -> str:
-    number = NUMBER_PATTERN if most is None else _UP_TO[most]
+_WHOLE = (
+    r"(?:[0-9０-９]+(?:[,，_][0-9０-９]{3})*(?:[.．][0０]+)?(?![0-9０-９.．])"
+    rf"|{NUMBER_PATTERN}(?=\s*(?:[kKMBbT]|百?万|十?亿)))"
+)
+
+
+def _number_pattern(order: Order, most: Optional[float], whole: bool) -> str:
+    number = _WHOLE if whole else NUMBER_PATTERN if most is None else _UP_TO[most]
     not_zero = "" if order == "at_most" else r"(?![0０]+(?:[.．][0０]+)?(?![0-9０-９.．]))"
     return f"{not_zero}{number}"
 
@@ -322,7 +347,7 @@ def _number_pattern(order: Order, most: Optional[float]) -> str:
 
 
 def _fold(text: str) -> str:
-    return re.sub(r"[\s_-]+", "", normal(text)).lower()
+    return re.sub(r"(?<=\w)[\s_-]+(?=\w)", "", normal(text)).lower()
 
 
 @dataclass(frozen=True)
@@ -502,6 +527,8 @@ class TextKind(Kind):
     pattern: str = r"\S[\s\S]*"
     numeric: bool = False
 
+    longest: ClassVar[int] = 4096
+
     @property
     def expected(self) -> Text:
         return self.title
@@ -514,7 +541,7 @@ class TextKind(Kind):
     def _schemas(self) -> Iterable[dict[str, Any]]:
         yield {"type": "string", "pattern": rf"^\s*(?:{self.pattern})\s*$"}
         if self.numeric:
-            yield {"type": "number"}
+            yield {"type": "number", "minimum": 0}
 
 
 @dataclass(frozen=True)
@@ -668,7 +695,7 @@ def raid() -> WordKind:
 
 def model_name() -> ModelKind:
     """A product name or a catalogue id."""
-    return ModelKind(title=msg("a product name"), pattern=r"[^\s<>=≥≤-].*", numeric=True)
+    return ModelKind(title=msg("a product name"), pattern=r"[^\s<>＜＞=＝≥≤-].*", numeric=True)
 
 
 def text(title: Optional[Text] = None, pattern: str = r"\S[\s\S]*", numeric: bool = False) -> TextKind:
@@ -729,6 +756,13 @@ def hours_of_day() -> TextKind:
 def list_of(item: Kind) -> ListKind:
     """One or several values."""
     return ListKind(item=item)
+
+
+def plain(kind: Kind) -> Kind:
+    """``kind`` as a setting: one value, no comparison, no range."""
+    if isinstance(kind, QuantityKind):
+        return replace(kind, plain=True)
+    return replace(kind, item=plain(kind.item)) if isinstance(kind, ListKind) else kind
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +16,11 @@ from jsonschema import Draft202012Validator
 
 from agent.checks import families
 from agent.contract import ContractErrors, contradictions, load, loads, schema
+from agent.grammar import GrammarError, Kind, Section, plain
 from agent.model import Clause, Contract
 from agent.source import MAX_BYTES, parse
 from tests.contract_helpers import EXAMPLES, FAMILIES, FIXTURES, ROOT, read, typed
+from tests.test_grammar import MEANS, MEANS_NOTHING
 
 BROKEN = sorted((FIXTURES / "broken").glob("*.yaml"))
 WHOLE = [FIXTURES / "whole.yaml", *sorted(EXAMPLES.glob("*.yaml"))]
@@ -276,6 +279,32 @@ def test_a_file_of_100_mb_is_refused_before_it_is_read(tmp_path: Path) -> None:
     assert "too large" in problems(b"#" * (MAX_BYTES + 1))[0]
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"x: " + b"a" * 1_000_000,
+        b"cpu: {cores: '" + b" " * 1_000_000 + b"x'}",
+        b"memory: {size: '" + b"1" * 1_000_000 + b"'}",
+        b"cpu: {cores: 8, " + b"x" * 900_000 + b": 1}",
+        b"ping: {latency: '1" + b"," * 150 + b" .. " + b"1" * 40 + b"'}",
+        b"x-a: " + b"[" * 500_000,
+        b"x-a: " + b"{a: " * 200_000,
+        b"\n" * 1_000_000 + b"gpu: {count: }",
+        b"".join(b"k%d: 1\n" % n for n in range(9_000)),
+    ],
+    ids=["text", "spaces", "digits", "key", "range", "lists", "mappings", "lines", "keys"],
+)
+def test_a_hostile_file_is_refused_within_seconds(data: bytes) -> None:
+    started = time.monotonic()
+    assert problems(data)
+    assert time.monotonic() - started < 20
+
+
+def test_a_hidden_character_in_a_value_is_refused() -> None:
+    assert "cannot be seen" in problems(b'disk: {path: "/data\\e[2J", read: 1 GB/s}')[0]
+    assert "cannot be seen" in problems('gpu: {model: "H100 \u202e0012H"}'.encode())[0]
+
+
 def test_too_many_values_stop_early() -> None:
     assert "more than 20000 values" in problems(b"x-a: [" + b"1," * 60_000 + b"]\ncpu: {cores: 8}\n")[0]
 
@@ -312,6 +341,35 @@ def test_schema_rejects_what_it_can(path: Path) -> None:
         return
     instance = typed(parse(path.read_bytes(), path.name).root)
     assert VALIDATOR.is_valid(instance) == (excused is not None)
+
+
+def test_schema_and_loader_read_the_same_values() -> None:
+    """Each kind of value in the format against everything that is a value or an error of some other kind."""
+    texts = {text for _, text, *_ in (*MEANS, *MEANS_NOTHING) if text and not re.search("[ａ-ｚＡ-Ｚ]", text)}
+    kinds = {id(k): k for s in FAMILIES.values() for k in _kinds(s)}
+    differences = []
+    for kind in kinds.values():
+        validator = Draft202012Validator(kind.schema())
+        for text in sorted(texts):
+            said = grammar_error(kind, text)
+            if validator.is_valid(text) != (said is None) and not (said and ONLY_LOADER.search(said)):
+                differences.append((kind.name, text, said))
+    assert differences == []
+
+
+ONLY_LOADER = re.compile("upside down|no such day|a distribution and its release")
+
+
+def _kinds(section: Section) -> list[Kind]:
+    return [*section.clauses.values(), *map(plain, section.settings.values())]
+
+
+def grammar_error(kind: Kind, text: str) -> Optional[str]:
+    try:
+        kind.parse(text)
+    except GrammarError as error:
+        return str(error)
+    return None
 
 
 def test_schema_is_one() -> None:

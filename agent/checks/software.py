@@ -30,7 +30,7 @@ GRAMMAR = Section(
         "memlock": size(words={"unlimited": "unlimited", "不限": "unlimited"}),
         "nofile": count("at_least", words={"unlimited": "unlimited", "不限": "unlimited"}),
     },
-    settings={"python_path": text(msg("a path such as {example}", example="/opt/conda/bin/python"), r"[^\\s-].*")},
+    settings={"python_path": text(msg("a path such as {example}", example="/opt/conda/bin/python"), r"[^\s-].*")},
 )
 
 FACTS = ("system", "pythons")
