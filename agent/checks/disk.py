@@ -8,7 +8,6 @@ from typing import Optional
 from agent.bench import disk as bench
 from agent.bench.step import Step
 from agent.checks._api import Case
-from agent.checks._disk_facts import judge_kind, judge_raid, judge_size
 from agent.checks._disk_facts import FACT_JUDGES
 from agent.checks._judge import rate as judge_rate
 from agent.checks._judge import unreadable, unsupported
@@ -47,7 +46,6 @@ GRAMMAR = Section(
 
 FACTS = ("disks",)
 RATES = ("read", "write")
-FACT_JUDGES = {"kind": judge_kind, "size": judge_size, "raid": judge_raid}
 
 
 def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
