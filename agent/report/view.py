@@ -102,6 +102,7 @@ class View:
     charts: tuple[strips.Chart, ...]
     steps: tuple[StepLine, ...]
     full_scope: bool
+    partial: bool
     left_out: tuple[Named, ...]
     shortened: tuple[Named, ...]
     pending: tuple[Named, ...]
@@ -142,6 +143,7 @@ def view(run: Run, folder: Optional[Path], translate: Translate, language: str) 
         charts=strips.charts(run, translate),
         steps=tuple(_steps(run, translate, language)),
         full_scope=run.scope.full and run.complete,
+        partial=run.complete and not run.scope.full,
         left_out=_named(run.scope.left_out, translate),
         shortened=_named(run.scope.shortened, translate),
         pending=_named(run.scope.pending_trial, translate),
@@ -240,7 +242,7 @@ def _summary(run: Run, parts: _Parts, translate: Translate) -> Summary:
         return tuple(t.render(translate) for t in texts)
 
     broken = rows.rows(run, parts.broken, translate)
-    return Summary(said(_opening(run, parts)), said(_broken_sentences(broken)), said(_closing(run, parts)))
+    return Summary(said(_opening(run, parts)), said(_broken_sentences(broken)), said(_closing(parts)))
 
 
 def _opening(run: Run, parts: _Parts) -> Iterable[Text]:
@@ -261,11 +263,9 @@ def _broken_sentences(broken: tuple[rows.Row, ...]) -> Iterable[Text]:
         yield msg("{n} more are in the table.", n=len(broken) - _IN_PARAGRAPH)
 
 
-def _closing(run: Run, parts: _Parts) -> Iterable[Text]:
+def _closing(parts: _Parts) -> Iterable[Text]:
     if parts.unverified:
         yield msg("A promise that could not be measured does not count as kept.")
-    if not run.scope.full and run.complete:
-        yield msg("Not all of the contract was in the scope of this run: see the section on scope.")
 
 
 def _broken_sentence(row: rows.Row) -> Text:
