@@ -46,6 +46,13 @@ GRAMMAR = Section(
 
 FACTS = ("disks",)
 RATES = ("read", "write")
+_SMART = msg("root, or a script for the vendor's root: smartctl reads wear and hours from the device itself")
+NEEDS_ROOT = {"wear": _SMART, "hours": _SMART}
+_HOST_DISK = msg("lsblk of the host: a container or guest sees what it was given, not the disk under it")
+HIDDEN = {
+    "container": {"raid": _HOST_DISK, "kind": _HOST_DISK},
+    "vm": {"raid": _HOST_DISK, "kind": _HOST_DISK, "wear": _HOST_DISK, "hours": _HOST_DISK},
+}
 
 
 def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:

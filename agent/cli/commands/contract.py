@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Optional
 
 import click
 
 from agent import contract as contracts
+from agent.checks._api import blind
 from agent.cli.shared import LANGUAGE, checks, language_of, load_contract, problem_line, translate_for
-from agent.text import msg
+from agent.model import Access, Clause
+from agent.text import Text, msg
 
 
 @click.group(name="contract")
@@ -33,9 +36,20 @@ def check(file: Path, lang: Optional[str]) -> int:
     families = checks()
     for clause in read.clauses:
         module = families[clause.family]
-        if not hasattr(module, "judge"):
-            why = msg("{key}: not checked by this version of accept", key=clause.key)
+        why = _unseen(clause, module, read.access)
+        if why is not None:
             click.echo(f"{file}:{clause.line}: {why.render(translate)}")
     if not problems:
         click.echo(msg("sound: {n} clauses", n=len(read.clauses)).render(translate))
     return 1 if problems else 0
+
+
+def _unseen(clause: Clause, module: ModuleType, access: Access) -> Optional[Text]:
+    if not hasattr(module, "judge"):
+        return msg("{key}: not checked by this version of accept", key=clause.key)
+    grant = blind(clause, module, access)
+    return (
+        None
+        if grant is None
+        else msg("{key}: cannot be verified with this access: {grant}", key=clause.key, grant=grant)
+    )
