@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, Optional
 
 from agent.tools import ParseError
 
 _BLANKS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2007": " ", "\u3000": " "})
 
+_OPENING = re.compile(r"^[ \t]*\{", re.MULTILINE)
+_OPENING_BEHIND = re.compile(r"[ \t]*\{")
 _LITERALS = ("true", "false", "null", "-", "\\u0000")
 
 
@@ -85,13 +88,9 @@ def objects(value: Any) -> list[dict[str, Any]]:
 
 
 def _object_start(text: str, at: int) -> Optional[int]:
-    floor = at  # a document may begin right behind the one before it
-    while (at := text.find("{", at)) >= 0:
-        line_start = max(floor, text.rfind("\n", 0, at) + 1)
-        if not text[line_start:at].strip():
-            return at
-        at += 1
-    return None
+    """Where the next object opens: first thing on its line, or right behind the one before it."""
+    match = _OPENING_BEHIND.match(text, at) or _OPENING.search(text, at)
+    return match.end() - 1 if match else None
 
 
 def _decode(text: str, start: int) -> tuple[Any, int]:

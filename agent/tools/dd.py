@@ -25,6 +25,7 @@ _SUMMARY = re.compile(
     rf"^[^\d(]{{0,40}}?(?P<bytes>\d+)\s*[^\d(]*?(?:\([^)]*\))?[^\d()]*?"
     rf"(?P<seconds>{_NUMBER})\s*[^\d\s,(/]+\.?\s*[,(]\s*(?P<rate>{_NUMBER}|[Ii]nf\w*)\s*[^\d\s/]+/[^\s)]+\)?\s*$"
 )
+_LONGEST_SUMMARY = 300
 _BUSYBOX_NO_RATE = re.compile(rf"^(?P<bytes>\d+) bytes \([^)]*\) copied, (?P<seconds>{_NUMBER}) seconds\s*$")
 _STARTED = re.compile(r"^\d+\s*(?:bytes?\b|字节|바이트|バイト|octets|Bytes)")
 
@@ -132,6 +133,8 @@ def _summary_alone(text: str, lines: list[str]) -> Dd:
 
 
 def _summary(line: str) -> Optional[Dd]:
+    if len(line) > _LONGEST_SUMMARY:
+        return None
     match = _SUMMARY.match(line) or _BUSYBOX_NO_RATE.match(line)
     if match is None:
         return None

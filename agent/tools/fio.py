@@ -22,6 +22,9 @@ TIMEOUT_S = 120.0
 SHORTEST_MS = 100
 _ETA_UNKNOWN = 2**31 - 1
 
+# fio prints C's spelling where it divided by nothing; JSON has no word for it.
+_NOT_A_NUMBER = re.compile(r'(" : )[-+]?(?:nan|inf)\b')
+
 _ERRNO_KINDS = {
     errno.ENOSPC: "enospc",
     errno.EDQUOT: "enospc",
@@ -147,7 +150,7 @@ def parse(text: str) -> Fio:
     Raises :class:`ParseError`: the failure's kind for a job that failed or was cut short, ``too_short``
     under 0.1 s of I/O, ``truncated``, ``text_output`` for fio's report for people.
     """
-    text = clean(text)
+    text = _NOT_A_NUMBER.sub(r"\1null", clean(text))
     if not text.strip():
         raise ParseError("empty", "no fio output: the text is empty")
     documents, around = json_documents(text)

@@ -23,7 +23,7 @@ COLUMNS = (
 
 _DEEPEST = 32
 _UNITS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-_PAIR = re.compile(r'([A-Z][A-Z0-9:_%-]*)="((?:[^"\\]|\\.)*)"')
+_PAIR = re.compile(r'([A-Z][A-Z0-9:_%-]{0,30})="((?:[^"\\]|\\.)*)"')
 # What holds nothing of its own, or is memory.
 _NOT_A_DISK = re.compile(r"^(?:loop|ram|zram|fd|sr|nbd)\d+")
 
@@ -79,6 +79,8 @@ def parse(text: str) -> Lsblk:
     if _PAIR.search(text) and "{" not in text.split('="', 1)[0]:
         return Lsblk(tuple(_merged(_pair_rows(text))))
     _raise_on_message(text)
+    if re.match(r"\s*NAME\s+[A-Z:]+", text):
+        raise ParseError("text_output", "lsblk's tree for people; run it with -b -J", first_line(text))
     document = one_document(text, "lsblk")
     if not isinstance(document.get("blockdevices"), list):
         raise ParseError("unparsable", "JSON, but not of lsblk: no blockdevices", first_line(text))

@@ -77,6 +77,8 @@ def parse(text: str) -> Mdstat:
         raise ParseError("truncated", "mdstat without its last line", lines[-1])
     if len(ends) > 1:
         raise ParseError("several_results", f"{len(ends)} mdstat texts; give one at a time")
+    if starts and starts[-1] > ends[0]:
+        raise ParseError("unparsable", "an array behind the last line", lines[starts[-1]])
     stops = [*starts[1:], ends[0]]
     _raise_on_foreign(lines[: ends[0]], starts)
     return Mdstat(tuple(_array(lines[start:stop]) for start, stop in zip(starts, stops)))

@@ -66,6 +66,14 @@ def test_a_failed_job_beside_a_good_one_voids_both() -> None:
     assert caught.value.kind == "io_error"
 
 
+def test_numbers_that_are_none() -> None:
+    text = (Path(__file__).parents[1] / "fixtures/tools/fio--325_randread.txt").read_text()
+    broken = text.replace('"bw_agg" : 100.000000', '"bw_agg" : -nan').replace('"iops_mean" : 81729.333333', '"x" : inf')
+    assert broken.count("nan") == 1
+    assert broken.count(": inf") == 1
+    assert fio.parse(broken) == fio.parse(text)
+
+
 @pytest.mark.fio
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 def test_real_fio_equals_its_own_json(tmp_path: Path) -> None:

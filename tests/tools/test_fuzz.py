@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,15 @@ def test_any_text(kind: str, text: str) -> None:
 def test_lines_of_real_output_in_any_order(kind: str, data: st.DataObject) -> None:
     lines = [line for path in cases(kind) for line in read_case(path).splitlines(keepends=True)][:300]
     outcome(parsers()[kind], "".join(data.draw(st.lists(st.sampled_from(lines), max_size=25))))
+
+
+HUGE = 200_000
+LONG = ("{" * HUGE, "a" + "{" * HUGE, "1 " + "a" * HUGE, "A" * HUGE, "[1/" * HUGE, "(" * HUGE, "9" * HUGE, "- " * HUGE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_lines_take_no_long_time(kind: str) -> None:
+    started = time.monotonic()
+    for text in LONG:
+        outcome(parsers()[kind], text)
+    assert time.monotonic() - started < 20
