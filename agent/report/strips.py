@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Optional
 
-from agent.model import Attempt, Finding, Measurement, Run
+from agent.model import Attempt, Block, Finding, Measurement, Run
+from agent.quantity import QuantityError, convert, dimension_of, format_quantity
 from agent.report import looks, numbers
 from agent.report.clean import one_line, shortened
 from agent.report.names import title
@@ -72,12 +73,20 @@ class Chart:
 
 
 _DEPTHS: dict[str, Text] = {"quick": msg("quick"), "standard": msg("standard"), "deeper": msg("deeper look")}
+# The conditions worth a glance, with their unit; all of them are in the result.
 _CONDITIONS: dict[str, tuple[Text, str]] = {
     "sm_mhz": (msg("clock"), "MHz"),
     "power_w": (msg("power"), "W"),
     "temp_c": (msg("temperature"), "C"),
     "throttle": (msg("slowed down"), ""),
     "foreign": (msg("others"), ""),
+    "tool": (msg("tool"), ""),
+    "server": (msg("far end"), ""),
+    "streams": (msg("streams"), ""),
+    "seconds": (msg("lasted"), "s"),
+    "retransmits": (msg("sent again"), ""),
+    "count": (msg("counted"), ""),
+    "trials": (msg("of"), ""),
 }
 
 
@@ -123,11 +132,45 @@ def _limit(finding: Optional[Finding], unit: str) -> Optional[float]:
     return float(limit.value) if isinstance(limit.value, (int, float)) and math.isfinite(limit.value) else None
 
 
+def _unit(ms: list[Measurement], judged: Optional[Finding]) -> str:
+    """What to show these measurements in: the unit they were judged in, else one that reads well."""
+    own = ms[0].unit
+    if any(m.unit != own for m in ms) or not _known(own):
+        return own
+    if judged and judged.limit and _known(judged.limit.unit) and dimension_of(judged.limit.unit) == dimension_of(own):
+        return judged.limit.unit
+    values = [v for m in ms for a in m.attempts for v in _values(a)]
+    return format_quantity(max(values), own).partition(" ")[2] if values else own
+
+
+def _known(unit: str) -> bool:
+    try:
+        dimension_of(unit)
+    except QuantityError:
+        return False
+    return True
+
+
+def _in_unit(m: Measurement, unit: str) -> Measurement:
+    """``m`` with its numbers in ``unit``, for the eye."""
+    if m.unit == unit:
+        return m
+    factor = convert(1.0, m.unit, unit)
+
+    def block(b: Block) -> Block:
+        samples, warmup = (tuple(v * factor for v in values) for values in (b.samples, b.warmup))
+        return replace(b, value=b.value * factor, samples=samples, warmup=warmup)
+
+    attempts = tuple(replace(a, blocks=tuple(map(block, a.blocks))) for a in m.attempts)
+    return replace(m, unit=unit, attempts=attempts)
+
+
 def _chart(
     clause: str, ms: list[Measurement], findings: Mapping[str, Finding], labels: Mapping[str, str], translate: Translate
 ) -> Chart:
-    unit = ms[0].unit
     judged = next((findings[m.key] for m in ms if m.key in findings), None)
+    unit = _unit(ms, judged)
+    ms = [_in_unit(m, unit) for m in ms]
     limit = _limit(judged, unit)
     axis = _axis(ms, limit)
     sign = numbers.promise(judged.limit.op) if judged and judged.limit else ""
@@ -218,7 +261,9 @@ def _conditions(conditions: Mapping[str, Any], translate: Translate) -> str:
 
 
 def _condition(key: str, value: Any, translate: Translate) -> str:
-    name, unit = _CONDITIONS.get(key, (Text(one_line(key)), ""))
+    if key not in _CONDITIONS:
+        return ""
+    name, unit = _CONDITIONS[key]
     if isinstance(value, Mapping):
         inner = [f"{one_line(str(k))} {_share_or_text(v)}" for k, v in value.items() if v]
         return f"{name.render(translate)} {', '.join(inner)}" if inner else ""

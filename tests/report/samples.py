@@ -101,15 +101,15 @@ def _gemm_measurements(slow: bool) -> tuple[Measurement, ...]:
 def _disk_measurement(slow: bool) -> Measurement:
     values = (1.38, 1.41, 1.36, 1.44, 1.39, 1.40) if slow else (3.31, 3.36, 3.28, 3.35, 3.33, 3.30)
     void = Attempt(
-        (Block(2.9),),
+        (Block(2.9e9),),
         "standard",
         "2026-11-30T12:30:00Z",
         void=Void("disturbed-by-own-work", msg("another program of yours was writing to {path}", path="/data")),
     )
     counted = Attempt(
-        tuple(Block(v, samples=(v,)) for v in values), "standard", "2026-11-30T12:33:20Z", ("evidence/0031-fio-read",)
+        tuple(Block(v * 1e9, samples=(v * 1e9,)) for v in values), "standard", "2026-11-30T12:33:20Z", ("evidence/0031-fio-read",)
     )
-    return Measurement(DISK, "GB/s", "median of repetitions", (void, counted))
+    return Measurement(DISK, "B/s", "median of repetitions", (void, counted))
 
 
 def _gemm_findings(measurements: tuple[Measurement, ...]) -> tuple[Finding, ...]:
@@ -161,7 +161,7 @@ def _fact(key: str, promised: str, measured: Any, unit: str = "", ref: Optional[
 
 
 def _disk_finding(m: Measurement, slow: bool) -> Finding:
-    values = sorted(b.value for b in m.attempts[-1].blocks)
+    values = sorted(b.value / 1e9 for b in m.attempts[-1].blocks)
     return Finding(
         id=DISK,
         clause=DISK,
