@@ -345,7 +345,8 @@ def test_schema_rejects_what_it_can(path: Path) -> None:
 
 def test_schema_and_loader_read_the_same_values() -> None:
     """Each kind of value in the format against everything that is a value or an error of some other kind."""
-    texts = {text for _, text, *_ in (*MEANS, *MEANS_NOTHING) if text and not re.search("[ａ-ｚＡ-Ｚ]", text)}
+    texts = {row[1] for row in MEANS} | {row[1] for row in MEANS_NOTHING}
+    texts = {text for text in texts if text and not re.search("[ａ-ｚＡ-Ｚ]", text)}
     kinds = {id(k): k for s in FAMILIES.values() for k in _kinds(s)}
     differences = []
     for kind in kinds.values():
@@ -417,6 +418,7 @@ def test_sound_contracts_have_no_contradictions() -> None:
 # --- anything at all ---------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.binary(max_size=300))
 def test_any_bytes_load_or_are_refused_in_words(data: bytes) -> None:
     assert all(line.startswith("c.yaml") for line in problems(data))
@@ -426,14 +428,14 @@ PIECES = "gpu count disk : - { } [ ] , ' \" &a *a !! ? > >= | 8 80 # --- ： is 
 YAMLISH = st.lists(st.sampled_from([*PIECES, ": ", "- ", "? ", "\n", "\n  ", "\t", " "]), max_size=40).map("".join)
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(YAMLISH)
 def test_anything_like_yaml_loads_or_is_refused_in_words(text: str) -> None:
     found = problems(text.encode())
     assert all(re.match(r"c\.yaml:[1-9][0-9]*:[1-9][0-9]*: ", line) for line in found)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(WHOLE), st.data())
 def test_a_damaged_example_is_never_a_traceback(path: Path, data: st.DataObject) -> None:
     source = path.read_bytes()
