@@ -88,7 +88,9 @@ class Course:
         for module in self._asked_modules():
             names.update(getattr(module, "FACTS", ()))
         paths = [str(c.settings["path"]) for c in self.selection.asked if "path" in c.settings]
-        asked = Asked(tuple(dict.fromkeys(paths)), self.options.python)
+        delivered = [str(c.settings["python_path"]) for c in self.selection.asked if "python_path" in c.settings]
+        python = self.options.python or next(iter(delivered), None)
+        asked = Asked(tuple(dict.fromkeys(paths)), python)
         before = (len(self.host.log), len(self.host.cited))
         begun = time.monotonic()
         for name in sorted(names):
