@@ -71,11 +71,12 @@ def parse(text: str) -> NcclTest:
     lines = [_plain(line) for line in clean(text).split("\n")]
     _check_failures(lines)
     counted = not any(line.startswith("#") and re.search(r"\berror\b", line) for line in lines)
-    rows = tuple(row for row in (_row(line.split(), counted) for line in lines) if row)
+    if not complete(text) and (_is_summary(lines[-1]) or _starts_row(lines[-1].split())):
+        raise ParseError("truncated", "the text ends inside a line", lines[-1])
+    width = _width(lines)
+    rows = tuple(_row(words, counted) for words in map(str.split, lines) if _is_row(words, width))
     if not rows:
         raise _no_rows(text, lines)
-    if not complete(text) and (_is_row(lines[-1].split()) or _is_summary(lines[-1]) or _starts_row(lines[-1])):
-        raise ParseError("truncated", "the text ends inside a line", lines[-1])
     average = _single(_AVERAGE, lines)
     bounds = _single(_BOUNDS, lines)
     return NcclTest(rows, float(average) if average else None, int(bounds) if bounds else None)
@@ -101,28 +102,28 @@ def _no_rows(text: str, lines: Sequence[str]) -> ParseError:
     return refuse(text, "nccl-tests")
 
 
-def _columns(words: Sequence[str]) -> Optional[int]:
-    """Where the first time stands: after size, count, type and up to two of redop and root."""
-    count = len(words) - 8
-    if not 3 <= count <= 5 or not _COUNT.fullmatch(words[0]) or not _COUNT.fullmatch(words[1]):
-        return None
-    return count if _TYPE.fullmatch(words[2]) else None
+def _width(lines: Sequence[str]) -> int:
+    """How many cells a row has: as the heading says, else as the first row has; 0 where there is none."""
+    for line in lines:
+        words = line.lstrip("#").split()
+        if words[:3] == ["size", "count", "type"] and "time" in words:
+            return words.index("time") + 8
+    first = next((len(words) for words in map(str.split, lines) if _starts_row(words)), 0)
+    return first if 11 <= first <= 13 else 0
 
 
-def _is_row(words: Sequence[str]) -> bool:
-    return _columns(words) is not None
+def _is_row(words: Sequence[str], width: int) -> bool:
+    return len(words) == width and _starts_row(words)
 
 
-def _starts_row(line: str) -> bool:
-    words = line.split()
-    return len(words) > 2 and all(_COUNT.fullmatch(w) for w in words[:2]) and bool(_TYPE.fullmatch(words[2]))
+def _starts_row(words: Sequence[str]) -> bool:
+    """Size, count and type: bytes and elements as digits, then a name of a type."""
+    return len(words) > 2 and all(map(_COUNT.fullmatch, words[:2])) and bool(_TYPE.fullmatch(words[2]))
 
 
-def _row(words: Sequence[str], counted: bool) -> Optional[Row]:
-    """A row, or None for any other line. A row with a cell that is no number is refused."""
-    first = _columns(words)
-    if first is None:
-        return None
+def _row(words: Sequence[str], counted: bool) -> Row:
+    """Size, count, type, up to two of redop and root, then two halves of four cells."""
+    first = len(words) - 8
     op = next((word for word in words[3:first] if _REDOP.fullmatch(word)), None)
     out, into = words[first : first + 4], words[first + 4 :]
     line = " ".join(words)
