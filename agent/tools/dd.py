@@ -106,15 +106,15 @@ def _raise_on_message(text: str) -> None:
 def _after_records(lines: list[str], records: list[int]) -> Dd:
     """The statistics behind the last pair of record counts."""
     last = records[-1]
-    if len(records) % 2:
-        raise ParseError("truncated", "dd printed one record count of two", lines[last])
+    if len(records) % 2 or last == len(lines) - 1:
+        raise ParseError("truncated", "dd's record counts are cut off", lines[last])
     rest = [line for line in lines[last + 1 :] if line.strip()]
     if not rest:
         return Dd(None, None, None)
     summary = _summary(rest[0])
     if summary is not None:
         return summary
-    if _STARTED.match(rest[0]):
+    if rest[0][0].isdigit():
         raise ParseError("truncated", "dd's statistics are cut off", rest[0])
     return Dd(None, None, None)
 
@@ -127,7 +127,9 @@ def _summary_alone(text: str, lines: list[str]) -> Dd:
         if started is not None:
             raise ParseError("truncated", "dd's statistics are cut off", started)
         raise ParseError("unparsable", "not dd statistics", first_line(text))
-    if len(found) > 1 or "\r" in text.strip("\r\n"):
+    # Progress ends in no line end and counts whole seconds; the final line has both.
+    unfinished = not text.endswith("\n") and found[0].seconds == int(found[0].seconds or 0)
+    if len(found) > 1 or "\r" in text or unfinished:
         raise ParseError("truncated", "progress of a dd that did not finish", lines[-1])
     return found[0]
 

@@ -21,6 +21,8 @@ _HANDLE = re.compile(r"^\s*Handle (0x[0-9A-Fa-f]+), DMI type (\d+), \d+ bytes\s*
 _SIZE = re.compile(r"^(\d+) ([kMGT]?i?B|bytes)$")
 _FACTOR = {"bytes": 1, "B": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SYSTEM, _BOARD, _PROCESSOR, _ARRAY, _MEMORY, _END = 1, 2, 4, 16, 17, 127
+# Caches and connectors: beside BIOS and system they are in whole tables only, not in a choice by -t.
+_NEVER_ASKED_FOR = frozenset({7, 8})
 # What boards print where they have nothing to say.
 _EMPTY = re.compile(
     r"^(?:not specified|unknown|none|n/a|not provided|to be filled by o\.?e\.?m\.?|default string"
@@ -187,6 +189,9 @@ def _raise_on_cut(text: str, sections: list[_Section]) -> None:
     unfinished = not text.endswith("\n") and last.type in ends
     if (needed is not None and needed not in last.values) or (unfinished and not _ends_whole(text)):
         raise ParseError("truncated", f"the last section ({last.title}) is cut off", text.splitlines()[-1])
+    types = {section.type for section in sections}
+    if {0, 1} <= types and types & _NEVER_ASKED_FOR:
+        raise ParseError("truncated", "a whole table without its end", text.splitlines()[-1])
     stated = [s.values.get("Number Of Devices", "") for s in sections if s.type == _ARRAY]
     slots = sum(section.type == _MEMORY for section in sections)
     if slots and stated and all(n.isdigit() for n in stated) and slots < sum(map(int, stated)):

@@ -40,3 +40,18 @@ def test_real_dd_into_a_missing_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("unit", ["GB/s", "MB/秒", "kB/s", "B/s", "ГБ/с"])
 def test_rate_is_bytes_over_seconds_whatever_the_unit(unit: str) -> None:
     assert dd.parse(f"1000 bytes copied, 0.5 s, 9.9 {unit}\n") == dd.Dd(1000, 0.5, 2000.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1073741824 bytes (1.1 GB, 1.0 GiB) copied, 1 s, 1.1 GB/s",
+        "1073741824 bytes (1.1 GB, 1.0 GiB) copied, 1 s, 1.1 GB/s\r",
+        "128+0 records in\n128+0 rec",
+        "128+0 records in\n128+0 records out\n1342",
+    ],
+)
+def test_unfinished_text_is_refused(text: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        dd.parse(text)
+    assert caught.value.kind == "truncated"
