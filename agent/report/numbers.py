@@ -7,11 +7,14 @@ import re
 from datetime import datetime
 from typing import Any, Optional
 
+from agent.quantity import format_quantity
 from agent.report.clean import one_line
 from agent.text import Text, Translate, msg
 
 NONE = "—"
 _NARROW = "\u202f"  # narrow no-break space: a number and its unit stay on one line
+# Units so small that a number in them is hard to read.
+_LONG = frozenset({"B", "B/s", "bit/s"})
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 
@@ -41,6 +44,8 @@ def quantity(value: Any, unit: str, translate: Translate) -> str:
         return (msg("yes") if value else msg("no")).render(translate)
     if isinstance(value, (list, tuple)):
         return ", ".join(quantity(v, unit, translate) for v in value)
+    if unit in _LONG and isinstance(value, (int, float)) and math.isfinite(value) and abs(value) >= 1000:
+        return format_quantity(value, unit).replace(" ", _NARROW)
     shown = number(value) if isinstance(value, (int, float)) else one_line(str(value))
     if not unit or not isinstance(value, (int, float)) or shown == NONE:
         return shown

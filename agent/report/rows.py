@@ -19,6 +19,8 @@ from agent.text import Text, Translate, msg
 
 _LONGEST_WORDS = 600
 _LONGEST_REASON = 1500
+# A margin beyond this says nothing: 25 GB where 1 MB was promised.
+_FAR = 1.0
 _EVIDENCE = re.compile(r"evidence(/(?!\.{1,2}(/|\Z))[^/\\\x00-\x1f]+)+\Z")
 
 
@@ -118,6 +120,8 @@ def gap(f: Finding, translate: Translate) -> str:
         return ""
     share = (f.measured - promised) / abs(promised)
     if f.outcome != "fail":
+        if abs(share) > _FAR:
+            return ""
         return ("+" if share >= 0 else "−") + numbers.percent(abs(share))
     text = (
         msg("{share} short", share=numbers.percent(-share))
@@ -215,7 +219,7 @@ def _row(group: list[Finding], labels: Mapping[str, str], translate: Translate) 
         look=look,
         word=look.word.render(translate),
         code=shortened(one_line(first.reason_code), 80),
-        why=say(first.reason, translate),
+        why=say(first.reason, translate).replace(">= ", "≥ ").replace("<= ", "≤ "),
         notes=tuple(dict.fromkeys(say(n, translate) for f in group for n in f.notes)),
         grant=say(first.grant, translate) if first.grant else "",
         remedy=shortened(visible(first.remedy or ""), _LONGEST_WORDS),

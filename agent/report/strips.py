@@ -122,7 +122,8 @@ def _axis(measurements: Iterable[Measurement], limit: Optional[float]) -> _Axis:
         return _Axis(0.0, 1.0)
     low, high = min(seen), max(seen)
     room = (high - low or abs(high) or 1.0) * _PADDING
-    return _Axis(low - room, high + room)
+    # Nothing measured here is below zero, so the axis is not either; a dot at zero keeps its half width.
+    return _Axis(low - room if low < 0 else max(low - room, 0.0), high + room)
 
 
 def _limit(finding: Optional[Finding], unit: str) -> Optional[float]:

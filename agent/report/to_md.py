@@ -70,6 +70,7 @@ def _sections(v: View, translate: Translate) -> Iterable[str]:
         (msg("What could not be verified"), v.unverified),
         (msg("Remarks that do not decide"), v.remarks),
         (msg("Kept promises"), v.kept),
+        (msg("Also looked at, nothing wrong"), v.fine),
     ):
         yield from _table(heading, rows, translate)
 

@@ -83,7 +83,7 @@ class Term:
 
 @dataclass(frozen=True)
 class View:
-    """The whole report. ``counts`` are kept, broken, not verified, remarks."""
+    """The whole report. ``counts`` are kept, broken, unverified."""
 
     language: str
     title: str
@@ -97,6 +97,7 @@ class View:
     unverified: tuple[rows.Row, ...]
     remarks: tuple[rows.Row, ...]
     kept: tuple[rows.Row, ...]
+    fine: tuple[rows.Row, ...]
     not_asked: tuple[rows.Row, ...]
     counts: Mapping[str, int]
     charts: tuple[strips.Chart, ...]
@@ -138,6 +139,7 @@ def view(run: Run, folder: Optional[Path], translate: Translate, language: str) 
         unverified=rows.rows(run, parts.unverified, translate),
         remarks=rows.rows(run, parts.remarks, translate),
         kept=rows.rows(run, parts.kept, translate),
+        fine=rows.rows(run, parts.fine, translate),
         not_asked=rows.rows(run, parts.not_asked, translate),
         counts=parts.counts,
         charts=strips.charts(run, translate),
@@ -172,15 +174,14 @@ class _Parts:
         self.broken = those("fail", "breach")
         self.unverified = those("inconclusive", "breach")
         self.remarks = those("fail", "advisory") + those("inconclusive", "advisory")
-        self.kept = those("pass")
+        self.kept = those("pass", "breach")
+        self.fine = those("pass", "advisory")
         self.not_asked = those("not-asked")
 
     @property
     def counts(self) -> Mapping[str, int]:
         """As the headline counts: each GPU, disk and address by itself, advisory findings apart."""
-        kept = sum(f.severity == "breach" for f in self.kept)
-        broken, unverified = len(self.broken), len(self.unverified)
-        return {"kept": kept, "broken": broken, "unverified": unverified, "remarks": len(self.remarks)}
+        return {"kept": len(self.kept), "broken": len(self.broken), "unverified": len(self.unverified)}
 
 
 def _short(value: Any) -> str:
@@ -346,7 +347,7 @@ def _sessions(run: Run, translate: Translate) -> Iterable[str]:
         line = msg(
             "boot {boot}, user id {uid}, {place}: {command}",
             boot=_short(s.boot_id) if s.boot_id else numbers.NONE, uid=s.uid,
-            place=msg("in container {name}", name=_short(s.container)) if s.container else msg("no container"),
+            place=msg("container: {name}", name=_short(s.container)) if s.container else msg("no container"),
             command=rows.command(s.argv),
         )  # fmt: skip
         clock = f" · {_clock(s.clock_offset_s).render(translate)}" if s.clock_offset_s is not None else ""

@@ -107,7 +107,10 @@ def _disk_measurement(slow: bool) -> Measurement:
         void=Void("disturbed-by-own-work", msg("another program of yours was writing to {path}", path="/data")),
     )
     counted = Attempt(
-        tuple(Block(v * 1e9, samples=(v * 1e9,)) for v in values), "standard", "2026-11-30T12:33:20Z", ("evidence/0031-fio-read",)
+        tuple(Block(v * 1e9, samples=(v * 1e9,)) for v in values),
+        "standard",
+        "2026-11-30T12:33:20Z",
+        ("evidence/0031-fio-read",),
     )
     return Measurement(DISK, "B/s", "median of repetitions", (void, counted))
 
