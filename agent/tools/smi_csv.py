@@ -64,7 +64,7 @@ def parse(text: str, columns: Optional[Sequence[str]] = None) -> SmiCsv:
         raise refuse(text, "nvidia-smi --query-gpu")
     header = _header(table[0])
     rows = [_cells(line) for line in (table[1:] if header else table)]
-    names = [name for name, _ in header] if header else list(columns or _guess(rows, table))
+    names = [name for name, _ in header] if header else list(columns or _guess(rows, text))
     _check_widths(names, rows, table[1:] if header else table, text)
     units = _units(names, [unit for _, unit in header] if header else [], rows)
     if not complete(text) and rows and not lost_gpu(lines[-1]) and lines[-1] not in notes:
@@ -136,13 +136,13 @@ def _is_header(cells: Sequence[str]) -> bool:
     return likely > 0 and likely * 2 >= len(cells)
 
 
-def _guess(rows: Sequence[Sequence[str]], table: Sequence[str]) -> list[str]:
+def _guess(rows: Sequence[Sequence[str]], text: str) -> list[str]:
     """Names for a table without header, only where every row's content proves them."""
     width = max(len(row) for row in rows)
     columns = [[row[i] for row in rows if i < len(row)] for i in range(width)]
     names = [_prove(i, column) or f"column{i + 1}" for i, column in enumerate(columns)]
     if not set(names) & {"name", "uuid", "pci.bus_id"} and not _measured(rows):
-        raise refuse("\n".join(table), "nvidia-smi --query-gpu")
+        raise refuse(text, "nvidia-smi --query-gpu")
     return [name if names.count(name) == 1 else f"column{i + 1}" for i, name in enumerate(names)]
 
 

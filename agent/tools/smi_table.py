@@ -136,7 +136,7 @@ _PROCESS = re.compile(
     r"\|\s*(\d{1,3})\s+(?:(\d{1,5}|N/A)\s+(\d{1,5}|N/A)\s+)?(\d{1,10})\s+([CGM+/]+|N/A)\s+"
     r"([^|\n]*?)\s+(\d{1,9}MiB|N/A|ERR!)\s*\|"
 )
-_RULE = re.compile(r"\+[-=+]{20,}\+")
+_RULE = re.compile(r"\+[-=+]{20,}\+(?![-=+])")
 _NONE_RUNNING = re.compile(r"No running (?:compute )?processes found|Not Supported", re.I)
 
 

@@ -1,0 +1,56 @@
+"""What ``nvlink -s`` must say beyond the fixtures, and the corpus."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.tools import ParseError, nvlink
+from tests.tools.nvidia import attempt, corpus, cut_readings, fixture, survives
+
+
+def test_damaged_text_is_read_or_refused() -> None:
+    survives(nvlink)
+
+
+@given(st.text(alphabet="GPU 0123:Link.B/s<inactve>\n\tNVML", max_size=200))
+def test_arbitrary_lines_are_read_or_refused(text: str) -> None:
+    attempt(nvlink.parse, "GPU 0: NVIDIA A100 (UUID: GPU-00000000-0000-0000-0000-000000000000)\n" + text)
+
+
+def test_a_cut_never_takes_links_from_a_gpu_that_others_compare_with() -> None:
+    for cut, got in cut_readings(nvlink, fixture("nvlink--h100x2"), count=3000):
+        counts = [gpu["active_links"] for gpu in got["gpus"]]
+        assert counts[1:] in ([], [18]), cut[-60:]
+        assert cut.endswith("\n") or counts in ([None], [18, 18]), cut[-60:]
+
+
+def test_no_output_is_not_no_nvlink() -> None:
+    with pytest.raises(ParseError) as caught:
+        nvlink.parse("")
+    assert caught.value.kind == "empty"
+
+
+def test_unlisted_links_are_unknown_unless_all_are_inactive() -> None:
+    silent = nvlink.parse("GPU 0: NVIDIA A10 (UUID: GPU-00000000-0000-0000-0000-000000000000)\n").gpus[0]
+    assert (silent.state, silent.links, silent.active) == ("not_shown", None, None)
+    inactive = nvlink.parse(fixture("nvlink--one-gpu-all-inactive")).gpus[1]
+    assert (inactive.state, inactive.active) == ("all_inactive", 0)
+
+
+def test_a_lost_gpu_beside_the_others() -> None:
+    text = "Unable to determine the device handle for GPU1: 0000:0A:00.0: Unknown Error\n"
+    got = nvlink.parse(fixture("nvlink--h100x2") + text)
+    assert (len(got.gpus), got.lost[0].index, got.lost[0].pci_bus_id) == (2, 1, "0000:0A:00.0")
+
+
+def test_every_corpus_status() -> None:
+    texts = {case: text for case, (_, text) in corpus("nvlink").items()}
+    a100 = nvlink.parse(texts["nvlink06_a100x8"]).gpus
+    assert [(gpu.active, len(gpu.links or ())) for gpu in a100] == [(12, 12)] * 8
+    assert {link.gb_per_s for gpu in a100 for link in gpu.links or ()} == {25.0}
+    part = nvlink.parse(texts["nvlink08_partly_inactive"]).gpus[0]
+    assert (part.active, len(part.links or ())) == (8, 12)
+    assert nvlink.parse(texts["nvlink04_2080s_inactive"]).gpus[0].state == "all_inactive"
+    assert nvlink.parse(texts["nvlink05_l40s_none"]).gpus[0].state == "not_supported"
