@@ -194,7 +194,7 @@ def versions(torch, kind):
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
         "cublas": cublas_version() if cuda else None,
-        "cudnn": str(torch.backends.cudnn.version()) if cuda else None,
+        "cudnn": cudnn_version(torch) if cuda else None,
         "nccl": nccl_version(torch) if cuda else None,
     }
 
@@ -213,6 +213,11 @@ def cublas_version():
             return None
         parts.append(str(value.value))
     return ".".join(parts)
+
+
+def cudnn_version(torch):
+    found = torch.backends.cudnn.version()
+    return None if found is None else str(found)
 
 
 def nccl_version(torch):

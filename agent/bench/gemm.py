@@ -259,6 +259,7 @@ def _block(timing: Timing, measured: Gemm) -> Block:
         "started_at": timing.started_at,
         "ended_at": timing.ended_at,
         "max_error": timing.max_error,
+        "row_error": timing.row_error,
     }
     return Block(stats.median(timing.samples), timing.samples, timing.warmup, conditions)
 

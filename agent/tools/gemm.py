@@ -25,7 +25,8 @@ from agent.tools.worker import (
 class Timing:
     """One block of one device. ``samples`` and ``warmup`` in TFLOPS.
 
-    ``max_error`` is the largest deviation from float64 in units of the root mean square; None: not finite.
+    ``max_error`` is the largest deviation of checked entries from float64, ``row_error`` that of any row's sum with
+    random signs, each in units of its root mean square; None: not finite.
     """
 
     samples: tuple[float, ...]
@@ -34,6 +35,7 @@ class Timing:
     started_at: str
     ended_at: str
     max_error: Optional[float]
+    row_error: Optional[float]
     correct: bool
 
 
@@ -94,13 +96,14 @@ def _device(found: Mapping[str, Any]) -> OneDevice:
 
 
 def _timing(found: Mapping[str, Any]) -> Timing:
-    worst = found.get("max_error")
+    entry, row = found.get("max_error"), found.get("row_error")
     return Timing(
         samples=numbers(found.get("samples"), "samples"),
         warmup=numbers(found.get("warmup"), "warmup"),
         calls=whole(found.get("calls"), "calls"),
         started_at=text(found.get("started_at"), "started_at"),
         ended_at=text(found.get("ended_at"), "ended_at"),
-        max_error=None if worst is None else number(worst, "max_error"),
+        max_error=None if entry is None else number(entry, "max_error"),
+        row_error=None if row is None else number(row, "row_error"),
         correct=truth(found.get("correct"), "correct"),
     )
