@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Optional
+from typing import Optional, Union
 
 from agent.report.clean import one_line
 from agent.text import Text, Translate, msg
@@ -136,6 +136,9 @@ def title(key: str, translate: Translate) -> str:
     name = _CLAUSES.get(plain)
     if name is None:
         return one_line(key)
-    return (
-        msg("{name}: {entry}", name=name, entry=one_line(entry)).render(translate) if entry else name.render(translate)
-    )
+    return pair(name, one_line(entry), translate) if entry else name.render(translate)
+
+
+def pair(name: Union[Text, str], entry: str, translate: Translate) -> str:
+    """A name and what belongs to it, with the colon of the language."""
+    return msg("{name}: {entry}", name=name, entry=entry).render(translate)

@@ -7,6 +7,7 @@ from typing import Optional
 
 from agent.model import Run
 from agent.report.clean import one_line, shortened
+from agent.report.names import pair
 from agent.report.rows import Row
 from agent.report.view import View, view
 from agent.text import Text, Translate, msg
@@ -23,21 +24,21 @@ _FRAME = 3
 def render(run: Run, folder: Optional[Path], translate: Translate, language: str) -> str:
     """Plain text without colours."""
     shown = view(run, folder, translate, language)
-    head, asked, foot = _head(shown), _asked(shown, translate), _foot(shown, translate)
+    head, asked, foot = _head(shown, translate), _asked(shown, translate), _foot(shown, translate)
     room = LINES - len(head) - len(asked) - len(foot)
     lines = [*head, *_rows(shown, room, translate), *asked, *foot]
     return "\n".join(shortened(one_line(line), _WIDEST) for line in lines) + "\n"
 
 
-def _head(v: View) -> list[str]:
-    facts = [f"{f.label}: {f.value}" for f in v.facts if f.name in _HEAD]
+def _head(v: View, translate: Translate) -> list[str]:
+    facts = [pair(f.label, f.value, translate) for f in v.facts if f.name in _HEAD]
     return [f"{v.look.sigil} {v.verdict.upper()} — {v.headline}", *facts]
 
 
 def _rows(v: View, room: int, translate: Translate) -> list[str]:
     blocks = [
         (msg("BROKEN"), [_broken(r, translate) for r in v.broken]),
-        (msg("NOT VERIFIED"), [_open(r) for r in v.unverified]),
+        (msg("NOT VERIFIED"), [_open(r, translate) for r in v.unverified]),
         (msg("REMARKS"), [_broken(r, translate) for r in v.remarks]),
     ]
     blocks = [(heading, entries) for heading, entries in blocks if entries]
@@ -58,13 +59,13 @@ def _broken(row: Row, translate: Translate) -> str:
     where = f" ({row.subjects[0].label})" if len(row.subjects) == 1 and row.subjects[0].label else ""
     many = f" ({msg('{n} places', n=len(row.subjects)).render(translate)})" if row.several else ""
     got = msg("promised {promised}, measured {measured}", promised=row.promised, measured=row.measured)
-    gap = f", {row.gap}" if row.gap else ""
-    return f"{row.look.sigil} {row.title}{ref}{where}{many}: {got.render(translate)}{gap}"
+    said = msg("{measured}, {gap}", measured=got, gap=row.gap) if row.gap else got
+    return f"{row.look.sigil} {pair(f'{row.title}{ref}{where}{many}', said.render(translate), translate)}"
 
 
-def _open(row: Row) -> str:
+def _open(row: Row, translate: Translate) -> str:
     ref = f" [{row.ref}]" if row.ref else ""
-    return f"{row.look.sigil} {row.title}{ref}: {row.why}"
+    return f"{row.look.sigil} {pair(row.title + ref, row.why, translate)}"
 
 
 def _asked(v: View, translate: Translate) -> list[str]:

@@ -105,7 +105,7 @@ def test_what_a_reader_needs_is_in_order(tmp_path: Path) -> None:
     html = _page("rejected", tmp_path)
     text = "".join(_Page(html[html.index("<body>") : html.index("</html>")]).text)
     order = ["Rejected", "23 kept, 3 broken", "3 of 4 of this contract", "In plain words", "What is asked for",
-             "Broken promises", "below-limit", "What could not be verified", "let this user read /dev/kmsg",
+             "Broken promises", "below-limit", "What could not be verified", "To be granted or installed",
              "Kept promises", "Measurements", "another program of yours was writing", "Waits for the trial",
              "Terms no agent can verify", "The machine", "Raw output", "Digest of the run", "none yet"]  # fmt: skip
     places = [text.index(words) for words in order]
