@@ -8,7 +8,8 @@ several shapes the fastest on the first device within ``search_s`` is measured, 
 Result: ``{"versions", "device", "threads", "devices": [{"index", "name", "uuid", "slot"}], "dtypes": {"bf16":
 {"shape", "search": [{"shape", "tflops"}], "api", "operands", "stopped", "devices": [{"index", "blocks": [{"samples",
 "warmup", "seconds", "calls", "started_at", "ended_at", "max_error", "row_error", "correct"}], "error"}]},
-"fp8": {"unavailable": {"kind", "detail", "needs"}}}}``. Samples are TFLOPS (2·m·n·k operations), seconds are per multiplication.
+"fp8": {"unavailable": {"kind", "detail", "needs"}}}}``. Samples are TFLOPS (2·m·n·k operations), seconds are those of
+one multiplication.
 
 What makes it honest: random-normal data (zeros draw less power and run up to 15 % faster), several operand sets
 taken in turn so that none is found in cache, every product written out, and after each block the last product compared
