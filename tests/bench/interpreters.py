@@ -40,7 +40,7 @@ def shim(folder: Path, **modules: str) -> str:
 
 def bare(folder: Path) -> str:
     """A virtual environment with nothing in it."""
-    venv.create(folder / "bare", with_pip=False)
+    venv.create(folder / "bare", with_pip=False, symlinks=True)
     return str(folder / "bare" / "bin" / "python")
 
 

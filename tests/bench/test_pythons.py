@@ -37,7 +37,7 @@ def test_the_active_environment_comes_first_and_each_only_once(tmp_path: Path) -
     (tmp_path / "bin" / "python3").symlink_to("python3.11")
     executable(tmp_path / "bin" / "python3-config")
     (tmp_path / "bin" / "python").mkdir()
-    venv.create(tmp_path / "venv", with_pip=False)
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
     environ = {
         "VIRTUAL_ENV": str(tmp_path / "venv"),
         "CONDA_PREFIX": str(tmp_path / "conda"),
@@ -52,7 +52,7 @@ def test_the_active_environment_comes_first_and_each_only_once(tmp_path: Path) -
 
 
 def test_a_venv_is_another_environment_than_its_base(tmp_path: Path) -> None:
-    venv.create(tmp_path / "a", with_pip=False)
+    venv.create(tmp_path / "a", with_pip=False, symlinks=True)
     base = Path(tmp_path / "a" / "bin" / "python").resolve()
     assert python_probe.identity(str(tmp_path / "a" / "bin" / "python")) != python_probe.identity(str(base))
 
