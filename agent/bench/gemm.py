@@ -128,7 +128,10 @@ class GemmStep:
             return found.devices
         said = found.cuda_error or "—"
         detail = msg("torch {torch} of {path} sees no GPU: {said}", torch=found.torch, path=found.path, said=said)
-        return Missing("not-there", detail, self.interpreter.evidence)
+        grant = msg("a GPU that CUDA {cuda} of this torch can use", cuda=found.cuda)
+        if found.cuda is None:
+            grant = msg("a torch that is built for CUDA, or --python with an interpreter that has one")
+        return Missing("not-there", detail, self.interpreter.evidence, grant)
 
     def keys(self) -> tuple[str, ...]:
         found = self.devices()

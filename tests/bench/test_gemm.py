@@ -207,6 +207,7 @@ def test_without_a_gpu_torch_says_why() -> None:
     found = missing(one.execute(ReplayHostThatFails(), Look()), "gemm.bf16")
     assert found.kind == "not-there"
     assert found.evidence
+    assert "built for CUDA" in str(found.grant)
 
 
 class ReplayHostThatFails(ReplayHost):
