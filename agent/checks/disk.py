@@ -45,7 +45,6 @@ GRAMMAR = Section(
 )
 
 FACTS = ("disks",)
-RATES = ("read", "write")
 _SMART = msg("root, or a script for the vendor's root: smartctl reads wear and hours from the device itself")
 NEEDS_ROOT = {"wear": _SMART, "hours": _SMART}
 _HOST_DISK = msg("lsblk of the host: a container or guest sees what it was given, not the disk under it")
@@ -59,16 +58,16 @@ def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
     """One step a path, for the rates that are promised there."""
     paths = dict.fromkeys(str(c.settings["path"]) for c in clauses)
     for path in paths:
-        keys = {c.name: c.key for c in clauses if c.settings["path"] == path and c.name in RATES}
+        keys = {c.name: c.key for c in clauses if c.settings["path"] == path and c.name in bench.MEASURED}
         if keys and _in_memory(case, path) is None:
-            yield bench.sequential(path, keys)
+            yield bench.step(path, keys)
 
 
 def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
     """Facts of the device under each path, and its measured rates."""
     for clause in clauses:
         path = str(clause.settings["path"])
-        if clause.name in RATES:
+        if clause.name in bench.MEASURED:
             memory = _in_memory(case, path)
             yield unreadable(clause, memory) if memory else judge_rate(clause, case)
         elif clause.name in FACT_JUDGES:

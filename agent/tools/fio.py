@@ -67,7 +67,9 @@ class Direction:
     iops: Optional[float]
     lat_ns_mean: Optional[float]
     lat_ns_p99: Optional[float]
-    seconds: Optional[float] = None  # how long fio moved data in this direction; not part of ``accept parse``
+    # Not part of ``accept parse``: how long fio moved data in this direction, and the median latency.
+    seconds: Optional[float] = None
+    lat_ns_p50: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ def to_json(result: Fio) -> Any:
     """The fixed shape of ``accept parse fio``."""
     value = asdict(result)
     for job in value["jobs"]:
-        del job["read"]["seconds"], job["write"]["seconds"]
+        for direction in (job["read"], job["write"]):
+            del direction["seconds"], direction["lat_ns_p50"]
     return value
 
 
@@ -267,7 +270,8 @@ def _direction(job: str, part: dict[str, Any]) -> Direction:
     if not rate:
         raise ParseError("unparsable", f"fio job {job} moved bytes but states no rate")
     seconds = runtime_ms / 1000 if runtime_ms is not None else None
-    return Direction(rate, number(part.get("iops")) or None, *_latency(part), seconds)
+    mean, p99, p50 = _latency(part)
+    return Direction(rate, number(part.get("iops")) or None, mean, p99, seconds, p50)
 
 
 def _bytes_per_s(part: dict[str, Any]) -> Optional[float]:
@@ -279,8 +283,8 @@ def _bytes_per_s(part: dict[str, Any]) -> Optional[float]:
     return kib * 1024 if kib is not None else None
 
 
-def _latency(part: dict[str, Any]) -> tuple[Optional[float], Optional[float]]:
-    """Mean of the whole latency, 99th percentile of the completion (or whole) latency, in ns.
+def _latency(part: dict[str, Any]) -> tuple[Optional[float], Optional[float], Optional[float]]:
+    """Mean of the whole latency, 99th and 50th percentile of the completion (or whole) latency, in ns.
 
     fio 3 prints ``*_ns``; fio 2 prints the same names without suffix in microseconds. Zero means that
     fio did not time the requests (``gtod_reduce``).
@@ -288,14 +292,15 @@ def _latency(part: dict[str, Any]) -> tuple[Optional[float], Optional[float]]:
     for suffix, to_ns in (("_ns", 1.0), ("", 1000.0)):
         total, completion = mapping(part.get(f"lat{suffix}")), mapping(part.get(f"clat{suffix}"))
         if total or completion:
-            p99 = _percentile(completion) or _percentile(total)
+            ranks = [_percentile(completion, p) or _percentile(total, p) for p in ("99", "50")]
             mean = number(total.get("mean"))
-            return (mean * to_ns if mean else None), (p99 * to_ns if p99 else None)
-    return None, None
+            p99, p50 = (value * to_ns if value else None for value in ranks)
+            return (mean * to_ns if mean else None), p99, p50
+    return None, None, None
 
 
-def _percentile(latency: dict[str, Any]) -> Optional[float]:
+def _percentile(latency: dict[str, Any], rank: str) -> Optional[float]:
     for key, value in mapping(latency.get("percentile")).items():
-        if re.fullmatch(r"99(?:\.0+)?", key):
+        if re.fullmatch(rf"{rank}(?:\.0+)?", key):
             return number(value)
     return None

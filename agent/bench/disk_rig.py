@@ -1,0 +1,207 @@
+"""What all measurements of one path share: the folder, the engine, the sizes, and a way to run one fio job.
+
+O_DIRECT always: a file system that refuses it is said so, never silently measured through the page cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Optional, Union
+
+from agent import stats
+from agent.bench.step import Look
+from agent.host import TEST_FILE, Host, Ran, Scratch
+from agent.model import Attempt, Block, Depth, Result, Statistic, Taken, Void
+from agent.quantity import format_quantity
+from agent.reading import Missing
+from agent.text import Text, msg
+from agent.tools import ParseError, fio
+
+MIB = 1 << 20
+GIB = 1 << 30
+ENGINES = ("io_uring", "libaio", "psync")
+FILE_MAX = 8 * GIB
+FILE_MIN = 64 * MIB
+FREE_SHARE = 0.5  # of the free space at most: somebody else may need the rest
+# A read needs blocks that were written; laying out the file takes at most this long.
+LAYOUT_S = 8
+FILE_BYTES: Mapping[Depth, int] = {"quick": 2 * GIB, "standard": FILE_MAX, "deeper": FILE_MAX}
+_DIRECT_GRANT = msg("name a path on a file system that supports O_DIRECT: buffered I/O would measure memory")
+
+
+@dataclass(frozen=True)
+class Rig:
+    """One execution at one path. ``engine`` is one of ENGINES, or ``dd`` where there is no fio."""
+
+    host: Host
+    look: Look
+    probe: str
+    scratch: Scratch
+    engine: str
+    file_bytes: int
+    notes: tuple[Text, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """The test file that reads and writes share."""
+        return f"{self.scratch.path}/seq{TEST_FILE}"
+
+    @property
+    def repetitions(self) -> int:
+        """How many separate runs of a tool make one attempt."""
+        return repetitions(self.look.depth)
+
+    @property
+    def weak(self) -> Optional[Void]:
+        """Why this engine may keep a promise but not break it."""
+        if self.engine == "dd":
+            text = msg("dd has one request in flight: a fast disk needs more; install fio to decide")
+            return Void("tool-too-weak", text)
+        if self.engine == "psync":
+            text = msg("each thread has one request in flight here (no io_uring, no libaio): too few for a fast disk")
+            return Void("tool-too-weak", text)
+        return None
+
+    def fio(self, name: str, seconds: float, **job: Any) -> Ran:
+        """One fio job on the shared file; ``job`` goes to :func:`agent.tools.fio.job_argv`."""
+        extra = ["--thread", *job.pop("extra", ())]
+        argv = fio.job_argv(
+            file=self.file, size=self.file_bytes, runtime_s=0, engine=self.engine, direct=True, extra=extra, **job
+        )
+        return self.host.run(f"{self.probe}.{name}", argv, timeout_s=seconds + 60)
+
+
+def repetitions(depth: Depth) -> int:
+    """Six, or eleven for the second look at greater depth."""
+    return stats.REPETITIONS_DEEPER if depth == "deeper" else stats.REPETITIONS
+
+
+def prepare(host: Host, look: Look, probe: str, scratch: Scratch) -> Union[Rig, Missing]:
+    """Sizes and engine for one execution, or why nothing can be measured here."""
+    size = min(FILE_BYTES[look.depth], int(scratch.free * FREE_SHARE)) // MIB * MIB
+    if size < FILE_MIN:
+        free = format_quantity(float(scratch.free), "B")
+        return Missing(
+            "failed",
+            msg("only {free} are free: too little for a test file of {size}", free=free, size="64 MiB"),
+            (scratch.evidence,),
+            msg("free at least 128 MiB on the path"),
+        )
+    return _with_engine(Rig(host, look, probe, scratch, "", size))
+
+
+def _with_engine(rig: Rig) -> Union[Rig, Missing]:
+    """The first engine that writes one block here; the reasons why the better ones don't are kept as notes."""
+    refusals: list[Text] = []
+    last: Optional[Missing] = None
+    for engine in ENGINES:
+        ran = rig.host.run(
+            f"{rig.probe}.engine.{engine}",
+            fio.job_argv(
+                file=f"{rig.scratch.path}/engine{TEST_FILE}",
+                rw="write",
+                bs="1M",
+                iodepth=1,
+                size=MIB,
+                runtime_s=0,
+                engine=engine,
+                direct=True,
+                extra=["--thread", "--fallocate=none"],
+            ),
+            timeout_s=20,
+        )
+        last = _trial_problem(ran)
+        if last is None:
+            why = (msg("{engine} is used: {why}", engine=engine, why=tuple(refusals)),) if refusals else ()
+            return replace(rig, engine=engine, notes=(*rig.notes, *why))
+        if last.kind in ("no-tool", "denied"):
+            note = msg("{why}: measured with dd, one request at a time", why=last.detail)
+            return replace(rig, engine="dd", notes=(*rig.notes, note))
+        refusals.append(last.detail)
+    return last if last is not None else rig
+
+
+def _trial_problem(ran: Ran) -> Optional[Missing]:
+    """Why an engine cannot be used. One block is too short for numbers, but not for an error."""
+    missing = ran.missing()
+    if missing is not None:
+        return missing
+    said = f"{ran.stdout}\n{ran.stderr}"
+    if "O_DIRECT" in said or "Invalid argument" in said:
+        return Missing("unsupported", msg("the file system refuses O_DIRECT"), ran.cited, _DIRECT_GRANT)
+    if ran.exit != 0:
+        return Missing("failed", msg("fio cannot use this engine here: {error}", error=_first_error(said)), ran.cited)
+    return None
+
+
+def _first_error(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if "fio:" in line or "err" in line.lower()]
+    return (lines or ["no error text"])[0][:160]
+
+
+def layout(rig: Rig) -> Optional[Missing]:
+    """Write the shared file once, for at most :data:`LAYOUT_S`, so that reads meet written blocks.
+
+    Not preallocated: unwritten extents would be read without the disk. Reads then use ``--size=100%`` of it.
+    """
+    ran = rig.fio(
+        "layout",
+        LAYOUT_S,
+        rw="write",
+        bs="1M",
+        iodepth=32,
+        extra=[f"--io_size={rig.file_bytes}", f"--runtime={LAYOUT_S}", "--fallocate=none", "--end_fsync=1"],
+    )
+    return read_job(ran, "write")[1]
+
+
+def read_job(ran: Ran, direction: str) -> tuple[Optional[fio.Direction], Optional[Missing]]:
+    """The direction of fio's (one, grouped) job, or why there is none."""
+    missing = ran.missing()
+    if missing is not None:
+        return None, missing
+    try:
+        job = fio.parse(ran.stdout).jobs[0]
+    except ParseError as error:
+        return None, Missing("denied" if error.kind == "denied" else "failed", _said("fio", error), ran.cited)
+    part: fio.Direction = getattr(job, direction)
+    if part.bytes_per_s is None or not part.seconds:
+        return None, Missing("unparsable", msg("fio reports no I/O in this direction"), ran.cited)
+    return part, None
+
+
+def _said(tool: str, error: ParseError) -> Text:
+    return msg("{tool}: {error}", tool=tool, error=str(error))
+
+
+def series_of(ran: Ran) -> tuple[float, ...]:
+    """Bytes per second of each whole second of the first job (fio loses the last, incomplete one)."""
+    if not ran.has("series_bw.1.log"):
+        return ()
+    return tuple(s.bytes_per_s for s in fio.parse_bw_log(ran.bytes("series_bw.1.log").decode("utf-8", "replace")))
+
+
+def taken(
+    rig: Rig,
+    blocks: Sequence[Block],
+    runs: Sequence[Ran],
+    unit: str,
+    statistic: Statistic = "median of repetitions",
+    notes: Sequence[Text] = (),
+) -> Taken:
+    """One attempt of this rig."""
+    attempt = Attempt(
+        blocks=tuple(blocks),
+        depth=rig.look.depth,
+        started_at=runs[0].started_at,
+        evidence=tuple(e for r in runs for e in r.cited),
+        weak=rig.weak,
+        notes=(*rig.notes, *notes),
+        reproduce=runs[0].argv,
+    )
+    return Taken(attempt, unit, statistic)
+
+
+# What one kind of measurement does with a rig: a result for each of the keys it was given.
+Measure = Callable[[Rig, Mapping[str, str]], Mapping[str, Result]]

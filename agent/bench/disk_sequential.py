@@ -1,0 +1,142 @@
+"""Sequential rates: 1 MiB at queue depth 32 with fio, or dd where there is no fio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Optional, Union
+
+from agent import stats
+from agent.bench.disk_rig import GIB, MIB, Rig, layout, read_job, series_of, taken
+from agent.host import Ran
+from agent.model import Block, Depth, Result
+from agent.quantity import format_quantity
+from agent.reading import Missing
+from agent.text import Text, msg
+from agent.tools import ParseError, dd
+
+QUEUE_DEPTH = 32
+SECONDS: Mapping[Depth, int] = {"quick": 2, "standard": 8, "deeper": 8}
+# Bytes written by one execution: wear is money. The repetitions share them.
+WRITE_CAP: Mapping[Depth, int] = {"quick": 4 * GIB, "standard": 32 * GIB, "deeper": 64 * GIB}
+
+
+def measure(rig: Rig, wanted: Mapping[str, str]) -> Mapping[str, Result]:
+    """``wanted`` maps ``write`` and ``read`` to keys; rates in B/s. Writes first: reads need what they leave."""
+    results: dict[str, Result] = {}
+    for name in ("write", "read"):
+        if name in wanted:
+            results[wanted[name]] = _attempt(rig, name)
+    return results
+
+
+def lay_out(rig: Rig) -> Optional[Missing]:
+    """The file that the reads need, where no write leaves one."""
+    return _problem(rig, _write(rig, "layout")) if rig.engine == "dd" else layout(rig)
+
+
+def _attempt(rig: Rig, direction: str) -> Result:
+    blocks: list[Block] = []
+    runs: list[Ran] = []
+    for number in range(1, rig.repetitions + 1):
+        ran = (_write if direction == "write" else _read)(rig, f"{direction}.{number}")
+        runs.append(ran)
+        block = _dd_block(ran) if rig.engine == "dd" else _fio_block(ran, direction)
+        if isinstance(block, Missing):
+            return block
+        blocks.append(block)
+    return taken(rig, blocks, runs, "B/s", notes=(*_cap(rig, direction), *falls(blocks)))
+
+
+def _cap(rig: Rig, direction: str) -> tuple[Text, ...]:
+    size = _gib(rig.file_bytes)
+    if direction == "read":
+        return (msg("file of {size}", size=size),)
+    return (msg("at most {bytes} written, file of {size}", bytes=_gib(WRITE_CAP[rig.look.depth]), size=size),)
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.3g} GiB"
+
+
+def _write_each(rig: Rig) -> int:
+    return max(WRITE_CAP[rig.look.depth] // rig.repetitions // MIB * MIB, MIB)
+
+
+def _dd_count(rig: Rig) -> int:
+    return max(1, min(_write_each(rig), rig.file_bytes) // MIB)
+
+
+def _write(rig: Rig, name: str) -> Ran:
+    if rig.engine == "dd":
+        return _dd(rig, name, dd.write_argv(file=rig.file, block_bytes=MIB, count=_dd_count(rig), direct=True))
+    seconds = SECONDS[rig.look.depth]
+    # Ends after the bytes or the seconds, whichever come first.
+    limits = [f"--io_size={_write_each(rig)}", f"--runtime={seconds}", "--fallocate=none", "--end_fsync=1"]
+    return rig.fio(name, seconds, rw="write", bs="1M", iodepth=QUEUE_DEPTH, bw_log="{evidence}/series", extra=limits)
+
+
+def _read(rig: Rig, name: str) -> Ran:
+    if rig.engine == "dd":
+        return _dd(rig, name, dd.read_argv(file=rig.file, block_bytes=MIB, count=_dd_count(rig), direct=True))
+    seconds = SECONDS[rig.look.depth]
+    limits = ["--size=100%", "--time_based", f"--runtime={seconds}"]
+    return rig.fio(name, seconds, rw="read", bs="1M", iodepth=QUEUE_DEPTH, bw_log="{evidence}/series", extra=limits)
+
+
+def _dd(rig: Rig, name: str, argv: list[str]) -> Ran:
+    # dd cannot be bounded by time: a slow disk gets as long as 16 MiB/s need, then it is stopped.
+    return rig.host.run(f"{rig.probe}.{name}", argv, timeout_s=max(60.0, _dd_count(rig) / 16))
+
+
+def _problem(rig: Rig, ran: Ran) -> Optional[Missing]:
+    block = _dd_block(ran) if rig.engine == "dd" else _fio_block(ran, "write")
+    return block if isinstance(block, Missing) else None
+
+
+def _dd_block(ran: Ran) -> Union[Block, Missing]:
+    missing = ran.missing()
+    if missing is not None:
+        return missing
+    try:
+        result = dd.parse(ran.stderr)
+    except ParseError as error:
+        return Missing(
+            "denied" if error.kind == "denied" else "failed",
+            msg("{tool}: {error}", tool="dd", error=str(error)),
+            ran.cited,
+        )
+    if result.seconds is None or result.bytes is None or result.bytes_per_s is None:
+        return Missing("unparsable", msg("dd printed no rate"), ran.cited)
+    conditions = {"tool": "dd", "bytes": result.bytes, "seconds": result.seconds}
+    return Block(result.bytes / result.seconds, conditions=conditions)
+
+
+def _fio_block(ran: Ran, direction: str) -> Union[Block, Missing]:
+    part, missing = read_job(ran, direction)
+    if part is None or part.bytes_per_s is None or part.seconds is None:
+        return missing or Missing("unparsable", msg("fio reports no I/O in this direction"), ran.cited)
+    conditions = {
+        "tool": "fio",
+        "bytes": part.bytes_per_s * part.seconds,
+        "seconds": part.seconds,
+        "lat_ns_p50": part.lat_ns_p50,
+        "lat_ns_p99": part.lat_ns_p99,
+    }
+    return Block(part.bytes_per_s, samples=series_of(ran), conditions=conditions)
+
+
+def falls(blocks: Sequence[Block]) -> tuple[Text, ...]:
+    """Lasting falls: within repetitions, else in the series laid end to end, with their time and both levels."""
+    within = [f for f in (stats.lasting_fall(b.samples) for b in blocks) if f is not None]
+    if within:
+        args = {**_levels(within[0]), "n": len(within), "m": len(blocks)}
+        return (msg("the rate falls {s} s into a repetition from {before} to {after}, in {n} of {m}", **args),)
+    whole = stats.lasting_fall([s for b in blocks for s in b.samples])
+    if whole is None:
+        return ()
+    return (msg("the rate falls after {s} s of load from {before} to {after}", **_levels(whole)),)
+
+
+def _levels(fall: stats.Step) -> dict[str, object]:
+    before, after = format_quantity(fall.before, "B/s"), format_quantity(fall.after, "B/s")
+    return {"s": fall.at_s, "before": before, "after": after}

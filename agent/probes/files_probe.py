@@ -1,0 +1,105 @@
+"""How a training job meets a file system: a checkpoint written with fsync, a data set of small files read back.
+
+    files_probe.py checkpoint DIR BYTES
+    files_probe.py small DIR FILES BYTES READERS
+
+Prints one JSON object. Standard library only; writes only below DIR, in files named ``*.dat``, and removes them.
+"""
+
+import json
+import os
+import random
+import sys
+import threading
+import time
+
+CHUNK = 8 << 20
+
+
+def checkpoint(folder, size):
+    """Buffered writes and one fsync, as torch.save does it; then the pages dropped and the file read back."""
+    path = os.path.join(folder, "checkpoint.dat")
+    chunk = os.urandom(CHUNK)
+    started = time.perf_counter()
+    with open(path, "wb", buffering=0) as out:
+        left = size
+        while left > 0:
+            left -= out.write(chunk[: min(left, CHUNK)])
+        written = time.perf_counter()
+        os.fsync(out.fileno())
+        synced = time.perf_counter()
+        os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    read_started = time.perf_counter()
+    total = 0
+    with open(path, "rb", buffering=0) as source:
+        while True:
+            piece = source.read(CHUNK)
+            if not piece:
+                break
+            total += len(piece)
+    read_s = time.perf_counter() - read_started
+    os.unlink(path)
+    return {
+        "bytes": size,
+        "write_s": written - started,
+        "fsync_s": synced - written,
+        "seconds": synced - started,
+        "read_bytes": total,
+        "read_s": read_s,
+    }
+
+
+def small(folder, files, size, readers):
+    """Write the files once, drop their pages, then read all of them in random order with several readers."""
+    paths = [os.path.join(folder, f"small-{number:06d}.dat") for number in range(files)]
+    data = os.urandom(size)
+    try:
+        for path in paths:
+            with open(path, "wb", buffering=0) as out:
+                out.write(data)
+                os.fdatasync(out.fileno())
+                os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        order = list(paths)
+        random.shuffle(order)
+        wrong = []
+
+        def read(mine):
+            for path in mine:
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    if len(os.read(descriptor, size + 1)) != size:
+                        wrong.append(path)
+                finally:
+                    os.close(descriptor)
+
+        threads = [threading.Thread(target=read, args=(order[n::readers],)) for n in range(readers)]
+        cpu = time.process_time()
+        started = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seconds = time.perf_counter() - started
+        cpu_s = time.process_time() - cpu
+    finally:
+        for path in paths:
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                continue
+    return {"files": files, "bytes_each": size, "seconds": seconds, "cpu_s": cpu_s, "wrong": len(wrong)}
+
+
+def main(arguments):
+    what, folder = arguments[0], arguments[1]
+    numbers = [int(a) for a in arguments[2:]]
+    result = checkpoint(folder, *numbers) if what == "checkpoint" else small(folder, *numbers)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except OSError as error:
+        print(json.dumps({"error": error.strerror, "errno": error.errno}))
+        sys.exit(1)
