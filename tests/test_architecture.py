@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 AGENT = ROOT / "agent"
 # Each imports only from those before it, and from its own folder. A new module takes its place here.
 ORDER = (
-    "__init__ text quantity reading stats model resources catalogue tools evidence host probes facts bench grammar checks "
+    "__init__ text quantity reading stats model resources catalogue tools evidence host probes facts doctor bench grammar checks "
     "source contract_keys contract_schema contradictions contract plan course verdict result report runner cli __main__"
 ).split()
 STARTERS = {"subprocess", "multiprocessing", "pty", "concurrent.futures"}
