@@ -9,6 +9,7 @@ from agent.bench import disk as bench
 from agent.bench.step import Step
 from agent.checks._api import Case
 from agent.checks._disk_facts import FACT_JUDGES
+from agent.checks._disk_wear import FIELDS, judge_wear
 from agent.checks._judge import rate as judge_rate
 from agent.checks._judge import unreadable, unsupported
 from agent.facts.disks import MEMORY_FILESYSTEMS, DiskFacts
@@ -72,6 +73,8 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
             yield unreadable(clause, memory) if memory else judge_rate(clause, case)
         elif clause.name in FACT_JUDGES:
             yield FACT_JUDGES[clause.name](clause, _facts(case, path))
+        elif clause.name in FIELDS:
+            yield judge_wear(clause, _facts(case, path), case.facts["disks"])
         else:
             yield unsupported(clause)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agent.checks._api import Case
+from agent.checks._disk_wear import health
 from agent.checks._judge import integrity
 from agent.facts.cpu import CpuFacts
 from agent.facts.system import SystemFacts
@@ -33,6 +34,8 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
     yield _engineering(cpu)
     yield _shm(system)
     yield _processes(system)
+    if "disks" in case.facts:  # read only where the contract names a path
+        yield from health(case.facts["disks"])
 
 
 def _unknown(name: str, missing: Missing) -> Finding:

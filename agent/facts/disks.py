@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Optional
 
 from agent import probes
@@ -17,10 +17,11 @@ from agent.facts._read import answer, cited, parsed, whole
 from agent.host import Files, Host
 from agent.reading import Known, Missing, Reading, fmap
 from agent.text import Text, msg
-from agent.tools import ParseError, lsblk, mdstat, mountinfo
+from agent.tools import ParseError, lsblk, mdstat, mountinfo, smart
 from agent.tools._text import one_document
 from agent.tools.mdstat import Mdstat
 from agent.tools.mountinfo import Mount
+from agent.tools.smart import Smart
 
 PATH_TIMEOUT_S = 10.0
 _BLOCK = "/sys/class/block"
@@ -109,12 +110,16 @@ class DiskFacts:
 
 @dataclass(frozen=True)
 class DisksFacts:
-    """``paths`` by the path as the contract writes it; ``tree`` is what ``lsblk`` says of the whole machine."""
+    """``paths`` by the path as the contract writes it; ``tree`` is what ``lsblk`` says of the whole machine.
+
+    ``smart`` holds what the devices at the bottom of those paths say of their own wear, by kernel name.
+    """
 
     paths: Mapping[str, DiskFacts]
     tree: Reading[lsblk.Lsblk]
     arrays: Reading[Mdstat]
     blocks: Reading[Mapping[str, Block]]
+    smart: Mapping[str, Reading[Smart]] = field(default_factory=dict)
 
 
 def collect(host: Host, asked: Asked) -> DisksFacts:
@@ -131,7 +136,26 @@ def collect(host: Host, asked: Asked) -> DisksFacts:
     blocks = _blocks(files)
     seen = _Seen(mounts, blocks, arrays, tree, files)
     found = {path: _path(host, path, seen) for path in dict.fromkeys(asked.paths)}
-    return DisksFacts(found, tree, arrays, blocks)
+    media = {b.name: b for d in found.values() if isinstance(d.media, Known) for b in d.media.value}
+    return DisksFacts(found, tree, arrays, blocks, {name: _smart(host, block) for name, block in media.items()})
+
+
+SMART_GRANT = msg("root, or the output of “smartctl -j -a” from the vendor's root (accept attach)")
+
+
+def _smart(host: Host, block: Block) -> Reading[Smart]:
+    """What the device says of itself. smartctl's exit status is a set of bits about the drive, not a failure."""
+    ran = host.run(f"smart {block.name}", smart.argv(f"/dev/{block.name}"), smart.TIMEOUT_S)
+    missing = ran.missing()
+    if missing is not None:
+        return missing
+    try:
+        return Known(smart.parse(ran.stdout or ran.stderr), ran.cited)
+    except ParseError as error:
+        detail = msg("smartctl cannot read {name}: {why}", name=block.name, why=str(error))
+        if error.kind == "denied":
+            return Missing("denied", detail, ran.cited, SMART_GRANT)
+        return Missing("unsupported" if block.emulated else "failed", detail, ran.cited)
 
 
 _FILES = (
