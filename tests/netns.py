@@ -24,10 +24,17 @@ from agent.evidence import Store
 from agent.host import LiveHost, Ran
 
 TOOLS = ("ip", "tc", "nft")
+# A wire does not wait for its turn on a busy machine.
+PROMPT = ("chrt", "--rr", "10")
 _NUMBER = itertools.count(1)
 # Four addresses of the far host, in three networks: the last two share theirs.
 FAR = ("10.71.0.2", "10.72.0.2", "10.73.0.2", "10.73.0.3")
 NEAR = ("10.71.0.1", "10.72.0.1", "10.73.0.1")
+
+
+def namespaces() -> str:
+    """The namespaces there are, as ``ip netns`` prints them."""
+    return subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True, env=_env()).stdout
 
 
 def unavailable(*more: str) -> Optional[str]:
@@ -75,7 +82,7 @@ class NamespaceHost(LiveHost):
 
     def sleep(self, seconds: float) -> None:
         """Settling has nothing to settle here."""
-        super().sleep(min(seconds, 0.2))
+        super().sleep(min(seconds, 1.0))
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ class TwoHosts:
 
     def filter(self, namespace: str, rules: str) -> None:
         """nftables rules for what arrives at this host, one a line."""
-        table = f"table inet t {{ chain c {{ type filter hook input priority 0; policy accept;\n{rules}\n}} }}\n"
+        table = f"table inet t {{ chain c {{ type filter hook input priority 0; policy accept;\n{rules}\n}}\n}}\n"
         self.shell(namespace, "nft", "-f", "-", given=table)
 
 
@@ -166,13 +173,15 @@ def _wire(hosts: TwoHosts) -> None:
 def _delayed(hosts: TwoHosts, delay_ms: int) -> None:
     """A virtual switch at each end and a delaying wire between them."""
     for namespace in (hosts.near, hosts.far):
+        # The wire is made of datagram sockets; the default queue of ten drops whenever a core is busy.
+        hosts.shell(namespace, "sh", "-c", "echo 2000 > /proc/sys/net/unix/max_dgram_qlen")
         pid = hosts.folder / f"{namespace}.pid"
-        hosts.shell(namespace, "vde_switch", "-s", str(hosts.folder / namespace), "-tap", "t0", "-d", "-p", str(pid))
+        hosts.shell(namespace, *PROMPT, "vde_switch", "-s", str(hosts.folder / namespace), "-tap", "t0", "-d", "-p", str(pid))
         hosts.stack.callback(_end_pid, pid)
     pid = hosts.folder / "wire.pid"
     ends = f"{hosts.folder / hosts.near}:{hosts.folder / hosts.far}"
     manage = ("-M", str(hosts.folder / "manage"))
-    _run("wirefilter", "--daemon", "-v", ends, "-d", str(delay_ms), *manage, "--pidfile", str(pid))
+    hosts.shell(hosts.near, *PROMPT, "wirefilter", "--daemon", "-v", ends, "-d", str(delay_ms), *manage, "--pidfile", str(pid))
     hosts.stack.callback(_end_pid, pid)
 
 

@@ -1,0 +1,202 @@
+"""iperf3 and ping for real: two hosts in network namespaces, shaped, delayed, filtered."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.bench import network as bench
+from agent.bench import ping as ping_bench
+from agent.checks import network, ping
+from agent.evidence import Store
+from agent.host import ReplayHost
+from agent.model import Finding
+from tests import netns
+from tests.bench.driven import clause, judged
+from tests.netns import FAR, TwoHosts
+
+SHAPE = 200e6
+WHY_NOT = netns.unavailable("iperf3", "ping")
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.iperf3,
+    pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT)),
+]
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same repetitions, shorter."""
+    plan = bench.Plan(6, 1, 1)
+    monkeypatch.setattr(bench, "PLANS", {"quick": plan, "standard": plan, "deeper": bench.Plan(11, 1, 1)})
+    monkeypatch.setattr(bench, "SCREEN_S", 1)
+    monkeypatch.setattr(bench, "BUSY_PAUSE_S", 1.0)
+
+
+@pytest.fixture(scope="module")
+def shaped() -> Iterator[TwoHosts]:
+    """200 Mbit/s, no delay to speak of; iperf3 in three networks."""
+    with netns.two_hosts(rate="200mbit") as hosts:
+        for number, address in enumerate(FAR):
+            hosts.iperf3(address, 5201 + number)
+        yield hosts
+
+
+def _servers(*numbers: int) -> tuple[str, ...]:
+    return tuple(f"{FAR[n]}:{5201 + n}" for n in numbers)
+
+
+def _download(hosts: TwoHosts, run: Path, promise: str, servers: tuple[str, ...]) -> Finding:
+    asked = clause(network, "download", promise, name="public", servers=servers)
+    return judged(network, [asked], hosts.host(run))["network[public].download"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("vde_switch") is None, reason="needs vde2")
+def test_shaped_and_delayed_rate_and_latency_on_both_sides_of_the_limit(tmp_path: Path) -> None:
+    with netns.two_hosts(rate="200mbit", delay_ms=10) as hosts:
+        for number in (0, 1):
+            hosts.iperf3(FAR[number], 5201 + number)
+        host = hosts.host(tmp_path / "run")
+        rates = [
+            clause(network, "download", ">= 180 Mbit/s", name="public", servers=_servers(0, 1)),
+            clause(network, "upload", ">= 220 Mbit/s", name="public", servers=_servers(0, 1)),
+        ]
+        found = judged(network, rates, host)
+        pings = [
+            clause(ping, "latency", "<= 22 ms", host=FAR[0]),
+            clause(ping, "latency", "<= 18 ms", host=FAR[1]),
+        ]
+        found.update(judged(ping, pings, host))
+    down, up = found["network[public].download"], found["network[public].upload"]
+    for rate in (down, up):
+        assert rate.measured == pytest.approx(SHAPE / 1e6, rel=0.05), rate
+    assert (down.outcome, up.outcome) == ("pass", "fail"), up.reason
+    assert up.reason_code == "below-limit"
+    kept, broken = found[f"ping[{FAR[0]}].latency"], found[f"ping[{FAR[1]}].latency"]
+    for latency in (kept, broken):
+        assert latency.measured == pytest.approx(20, abs=1)
+    assert (kept.outcome, broken.outcome) == ("pass", "fail")
+
+
+def test_a_recorded_run_is_judged_again_to_the_same_findings(shaped: TwoHosts, tmp_path: Path) -> None:
+    asked = [clause(network, "download", ">= 300 Mbit/s", name="public", servers=_servers(0, 1))]
+    live = judged(network, asked, shaped.host(tmp_path))
+    assert judged(network, asked, ReplayHost(Store(tmp_path))) == live
+    assert live["network[public].download"].outcome == "fail"
+
+
+def test_one_server_alone_does_not_convict(shaped: TwoHosts, tmp_path: Path) -> None:
+    found = _download(shaped, tmp_path, ">= 300 Mbit/s", _servers(0))
+    assert (found.outcome, found.reason_code) == ("inconclusive", bench.FAR_END)
+
+
+def test_two_servers_in_one_network_do_not_convict(shaped: TwoHosts, tmp_path: Path) -> None:
+    found = _download(shaped, tmp_path, ">= 300 Mbit/s", _servers(2, 3))
+    assert (found.outcome, found.reason_code) == ("inconclusive", bench.FAR_END)
+
+
+def test_a_busy_server_is_waited_for(shaped: TwoHosts, tmp_path: Path) -> None:
+    other = shaped.spawn(shaped.near, "iperf3", "-c", FAR[0], "-p", "5201", "-t", "4")
+    time.sleep(0.7)
+    found = _download(shaped, tmp_path, ">= 150 Mbit/s", _servers(0))
+    assert other.wait(10) == 0
+    assert found.outcome == "pass"
+    assert any("again" in meta.parent.name for meta in (tmp_path / "evidence").glob("*/meta.json"))
+
+
+def test_refused_is_said_and_another_server_serves(shaped: TwoHosts, tmp_path: Path) -> None:
+    found = _download(shaped, tmp_path, ">= 150 Mbit/s", (f"{FAR[0]}:5999", *_servers(1)))
+    assert found.outcome == "pass"
+    assert any("refused" in str(note) for note in found.notes)
+    alone = _download(shaped, tmp_path / "alone", ">= 150 Mbit/s", (f"{FAR[0]}:5999",))
+    assert (alone.outcome, alone.reason_code) == ("inconclusive", "not-there")
+    assert alone.grant is not None
+
+
+def test_a_server_that_never_answers_costs_its_deadline(
+    shaped: TwoHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "SILENCE_S", 2.0)
+    listen = "import socket,time; s=socket.create_server(('10.71.0.2', 5300), backlog=8); time.sleep(60)"
+    shaped.spawn(shaped.far, "python3", "-c", listen)
+    shaped.listening(5300)
+    begun = time.monotonic()
+    found = _download(shaped, tmp_path, ">= 150 Mbit/s", ("10.71.0.2:5300",))
+    assert time.monotonic() - begun < 15
+    assert (found.outcome, found.reason_code) == ("inconclusive", "timeout")
+
+
+def test_a_server_that_dies_in_the_middle(tmp_path: Path) -> None:
+    with netns.two_hosts(rate="200mbit") as hosts:
+        dying = hosts.iperf3(FAR[0])
+        hosts.iperf3(FAR[1], 5202)
+        host = hosts.host(tmp_path)
+        whole, count = host.run, [0]
+
+        def run(probe: str, *args: object, **kwargs: object) -> object:
+            if ".rep" in probe and f"{FAR[0]}:5201" in probe:
+                count[0] += 1
+                if count[0] == 3:
+                    dying.kill()
+                    dying.wait(5)
+            return whole(probe, *args, **kwargs)  # type: ignore[arg-type]
+
+        host.run = run  # type: ignore[method-assign,assignment]
+        # The one that dies is tried first: its address is the only one that is fast.
+        asked = clause(network, "download", ">= 150 Mbit/s", name="public", servers=(f"{FAR[0]}:5201",))
+        found = judged(network, [asked], host)["network[public].download"]
+    assert found.outcome == "inconclusive"
+    assert "refused" in str(found.reason)
+
+
+def test_a_slow_far_end_is_not_the_vendors_fault(tmp_path: Path) -> None:
+    """The first network's server can do 50 Mbit/s, the second's all: the promise is kept, and it is said how."""
+    with netns.two_hosts() as hosts:
+        hosts.filter(hosts.far, f"ip daddr {FAR[0]} limit rate over 6 mbytes/second burst 128 kbytes drop")
+        hosts.iperf3(FAR[0])
+        hosts.iperf3(FAR[1], 5202)
+        slow = clause(network, "upload", ">= 500 Mbit/s", name="slow", servers=(f"{FAR[0]}:5201",))
+        both = clause(network, "upload", ">= 500 Mbit/s", name="both", servers=(f"{FAR[0]}:5201", f"{FAR[1]}:5202"))
+        found = judged(network, [slow, both], hosts.host(tmp_path))
+    assert found["network[both].upload"].outcome == "pass"
+    assert found["network[slow].upload"].reason_code == bench.FAR_END
+
+
+def test_icmp_blocked_is_measured_by_tcp_and_loss_stays_open(tmp_path: Path) -> None:
+    with netns.two_hosts() as hosts:
+        hosts.filter(hosts.far, "icmp type echo-request drop")
+        asked = [
+            clause(ping, "latency", "<= 5 ms", host=FAR[0]),
+            clause(ping, "loss", "<= 1 %", host=FAR[0]),
+        ]
+        found = judged(ping, asked, hosts.host(tmp_path))
+    latency, loss = found[f"ping[{FAR[0]}].latency"], found[f"ping[{FAR[0]}].loss"]
+    assert latency.outcome == "pass"
+    assert any("TCP" in str(note) for note in latency.notes)
+    assert (loss.outcome, loss.reason_code) == ("inconclusive", "timeout")
+
+
+@pytest.mark.slow
+def test_one_percent_of_loss_on_both_sides_of_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ping_bench, "INTERVALS_S", (0.005,))
+    with netns.two_hosts() as hosts:
+        hosts.filter(hosts.far, f"ip daddr {FAR[0]} icmp type echo-request numgen random mod 100 < 1 drop")
+        asked = [clause(ping, "loss", "<= 0.2 %", host=FAR[0]), clause(ping, "loss", "<= 0.2 %", host=FAR[1])]
+        found = judged(ping, asked, hosts.host(tmp_path))
+    lossy, clean = found[f"ping[{FAR[0]}].loss"], found[f"ping[{FAR[1]}].loss"]
+    assert clean.outcome == "pass", clean
+    assert lossy.outcome == "fail", lossy
+    assert lossy.measured == pytest.approx(1.0, abs=0.6)
+
+
+def test_namespaces_are_gone_afterwards() -> None:
+    with netns.two_hosts(rate="100mbit") as hosts:
+        names = (hosts.near, hosts.far)
+        hosts.iperf3(FAR[0])
+    assert not any(name in netns.namespaces() for name in names)
+    assert not hosts.folder.exists()
