@@ -102,14 +102,14 @@ def test_a_silent_device_has_no_health() -> None:
 
 
 def recorded() -> list[Path]:
-    return sorted(p for p in FIXTURES.glob("smart--*.txt"))
+    """Those that are a disk's report, not a failure text."""
+    found = sorted(FIXTURES.glob("smart--*.txt"))
+    return [p for p in found if "error" not in json.loads(p.with_suffix(".json").read_text())]
 
 
 @pytest.mark.parametrize("path", recorded(), ids=lambda p: p.stem)
 def test_recorded_disks_are_judged_by_what_they_say(path: Path) -> None:
     expected = json.loads(path.with_suffix(".json").read_text())
-    if "error" in expected:
-        pytest.skip("a failure text: there is nothing to judge")
     reading = Known(smart.parse(path.read_text()), ("evidence/0004",))
     found = judge_wear(clause("hours", 1e9, "h"), *facts({"sda": reading}))
     hours: Optional[int] = expected["power_on_hours"]
