@@ -50,4 +50,5 @@ def lines(item: Item, translate: Translate) -> Iterator[str]:
     needed = msg("for {clauses}", clauses=item.serves)
     yield f"  {SIGILS[item.state]} {shown(item.name)}: {shown(item.found)}  ({shown(needed)})"
     if item.state == "missing" and item.get is not None:
-        yield f"      {shown(msg('get it: {how}', how=item.get))}"
+        how = msg("get it: {how}", how=item.get)
+        yield f"      {shown(how)}"
