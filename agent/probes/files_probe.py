@@ -6,17 +6,20 @@
 Prints one JSON object. Standard library only; writes only below DIR, in files named ``*.dat``, and removes them.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import random
 import sys
 import threading
 import time
+from typing import Any
 
 CHUNK = 8 << 20
 
 
-def checkpoint(folder, size):
+def checkpoint(folder: str, size: int) -> dict[str, Any]:
     """Buffered writes and one fsync, as torch.save does it; then the pages dropped and the file read back."""
     path = os.path.join(folder, "checkpoint.dat")
     chunk = os.urandom(CHUNK)
@@ -49,7 +52,7 @@ def checkpoint(folder, size):
     }
 
 
-def small(folder, files, size, readers):
+def small(folder: str, files: int, size: int, readers: int) -> dict[str, Any]:
     """Write the files once, drop their pages, then read all of them in random order with several readers."""
     paths = [os.path.join(folder, f"small-{number:06d}.dat") for number in range(files)]
     data = os.urandom(size)
@@ -61,9 +64,9 @@ def small(folder, files, size, readers):
                 os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         order = list(paths)
         random.shuffle(order)
-        wrong = []
+        wrong: list[str] = []
 
-        def read(mine):
+        def read(mine: list[str]) -> None:
             for path in mine:
                 descriptor = os.open(path, os.O_RDONLY)
                 try:
@@ -90,7 +93,7 @@ def small(folder, files, size, readers):
     return {"files": files, "bytes_each": size, "seconds": seconds, "cpu_s": cpu_s, "wrong": len(wrong)}
 
 
-def main(arguments):
+def main(arguments: list[str]) -> None:
     what, folder = arguments[0], arguments[1]
     numbers = [int(a) for a in arguments[2:]]
     result = checkpoint(folder, *numbers) if what == "checkpoint" else small(folder, *numbers)

@@ -32,13 +32,14 @@ class Simulated(LiveHost):
     """Reads below ``root``; waits for nothing."""
 
     slept = 0.0
-    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+    meanwhile: Optional[Callable[[], object]] = None
     path = ""
     interpreter: Optional[str] = None
 
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
-        self.meanwhile()
+        if self.meanwhile is not None:
+            self.meanwhile()
 
     def python(self) -> str:
         return self.interpreter or super().python()

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Optional
 
-from agent.bench.disk import sequential
+from agent.bench.disk import step as disk_step
 from agent.bench.step import Look
 from agent.evidence import Store
 from agent.host import LiveHost, Ran
@@ -84,7 +84,7 @@ def measure(path: Path, pairs: int) -> tuple[dict[str, list[float]], int]:
         number += 1
         with tempfile.TemporaryDirectory() as run:
             host = Alternating(Store(Path(run)))
-            results = sequential(str(path), {"read": "read", "write": "write"}).execute(host, Look(number))
+            results = disk_step(str(path), {"read": "read", "write": "write"}).execute(host, Look(number))
             for direction, found in host.pairs.items():
                 taken = results[direction]
                 if not isinstance(taken, Taken):

@@ -17,7 +17,7 @@ CHINESE = (("rejected", "txt"), ("rejected", "html"), ("inconclusive", "md"))
 def _compare(text: str, name: str, update: bool) -> None:
     path = GOLDEN / name
     if update:
-        path.write_text(text, encoding="utf-8", newline="")
+        path.write_bytes(text.encode())
     with path.open(encoding="utf-8", newline="") as source:
         assert text == source.read(), f"{name} changed: look at it, then run with --update-golden"
 
