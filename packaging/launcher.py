@@ -52,8 +52,10 @@ def caches():
     named = os.environ.get("ACCEPT_CACHE")
     if named:
         return [os.path.abspath(named)]
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return [os.path.join(home, "accept")] if os.path.isabs(home) and os.path.expanduser("~") != "" else []
+    home = os.path.expanduser("~")
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+    # An empty HOME expands to "/", where nobody keeps a cache.
+    return [os.path.join(cache, "accept")] if home != "/" and os.path.isabs(cache) else []
 
 
 def prepare(cache):
@@ -84,9 +86,10 @@ def unpack(archive, parent, target):
             source.extractall(temporary)
         os.rename(temporary, target)
     except OSError:
-        shutil.rmtree(temporary, True)
         if not os.path.isdir(target):  # else another start was faster
             raise
+    finally:
+        shutil.rmtree(temporary, True)
     return target
 
 
