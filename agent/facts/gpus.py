@@ -6,16 +6,29 @@ Nothing here decides who is right.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Optional
 
-from agent.facts import Asked
+from agent import probes
+from agent.facts import Asked, _nvml, _smi, pci
+from agent.facts._read import answer, cited, first_known, parsed, refused, unparsable
+from agent.facts._slot import order, slot
 from agent.facts._source import Source, first
-from agent.host import Host
-from agent.reading import Reading
+from agent.host import Files, Host
+from agent.reading import Known, Missing, Reading, fmap
+from agent.text import msg
+from agent.tools import ParseError, cuda, nvidia_proc, smi_xml
+from agent.tools._text import objects, one_document, text_or_none
+from agent.tools.cuda import Cuda
+from agent.tools.nvml import Nvml, NvmlGpu
 from agent.tools.smi_xml import SmiXml
 
+ENV_TIMEOUT_S = 10.0
+_PROC = "/proc/driver/nvidia"
+_VERSION = f"{_PROC}/version"
 SOURCES = ("nvml", "smi", "pci", "proc", "cuda")
 
 
@@ -93,11 +106,15 @@ class GpusFacts:
     - ``cuda_version``: the newest CUDA that the driver can run, by source: ``nvml``, ``smi``, ``cuda`` (``12.4``).
     - ``smi``: the parsed ``nvidia-smi -q -x``; ``nvidia_smi``: all of that name on the PATH, first one first;
       ``smi_is_script``: whether the first is a script, or not the ELF program that NVIDIA delivers.
-    - ``library``: path of the NVML library that answered, from the child's own memory map; ``library_matches``:
-      whether the version in its file name is that of the loaded kernel driver.
+    - ``library``: path of the NVML library that answered, from the child's own memory map, and ``libraries``: all
+      that was mapped as code there; ``library_matches``: whether the version in its file name is that of the loaded
+      kernel driver.
     - ``kernel_module``: ``open`` or ``proprietary``.
     - ``nodes``: minors of ``/dev/nvidia<minor>``.
-    - ``container_hides``: slots that PCI shows and neither the driver nor any device node gives to this environment.
+    - ``p2p``: NVML's answer by pair of slots (lower first) and capability: ``{("…", "…"): {"read": "OK"}}``.
+    - ``pci``: everything on the bus, for distances.
+    - ``hidden``: slots that the bus shows, that a driver on the host holds, and that this environment was not given
+      (other tenants' cards beside a container); they are not in ``gpus``.
     """
 
     gpus: tuple[Gpu, ...]
@@ -109,10 +126,13 @@ class GpusFacts:
     nvidia_smi: Reading[tuple[Program, ...]]
     smi_is_script: Reading[bool]
     library: Reading[str]
+    libraries: tuple[str, ...]
     library_matches: Reading[bool]
     kernel_module: Reading[str]
     nodes: Reading[tuple[int, ...]]
-    container_hides: tuple[str, ...]
+    p2p: Mapping[tuple[str, str], Mapping[str, str]]
+    pci: pci.PciFacts
+    hidden: tuple[str, ...]
 
     def of(self, slot: str) -> Optional[Gpu]:
         """The GPU in that slot."""
@@ -120,5 +140,249 @@ class GpusFacts:
 
 
 def collect(host: Host, asked: Asked) -> GpusFacts:
-    """Asks every source; none of them is needed."""
-    raise NotImplementedError
+    """Asks every source; none of them is needed. NVML comes first: it is the baseline before any load of ours."""
+    by_nvml = _nvml.ask(host)
+    smi_ran = host.run("nvidia-smi-xml", list(smi_xml.ARGV), smi_xml.TIMEOUT_S)
+    smi = _smi.said(smi_ran, smi_xml.parse, "nvidia-smi")
+    devices = pci.collect(host, asked)
+    driver = _driver_files(host)
+    by_cuda = _cuda(host)
+    programs = answer(probes.ask(host, "gpu-env", "gpu_env_probe", [], ENV_TIMEOUT_S), _programs)
+    module = parsed(driver.text(_VERSION), nvidia_proc.version, _VERSION)
+    listed = {
+        "nvml": _nvml.slots(by_nvml),
+        "smi": fmap(lambda found: tuple(sorted(_smi.slots(found), key=order)), smi),
+        "pci": devices.gpus,
+        "proc": _proc_slots(driver),
+        "cuda": _cuda_slots(by_cuda),
+    }
+    nodes = _nodes(driver)
+    hidden = _hidden(listed, devices, driver, nodes)
+    opened = _match(by_nvml, listed, hidden)
+    every = sorted({s for r in listed.values() if isinstance(r, Known) for s in r.value} | set(opened), key=order)
+    return GpusFacts(
+        gpus=tuple(_gpu(s, opened.get(s), listed, smi, devices, driver, by_cuda) for s in every if s not in hidden),
+        sources=listed,
+        unopened=_nvml.unopened(by_nvml),
+        driver={
+            "nvml": by_nvml.driver if isinstance(by_nvml, Nvml) else by_nvml,
+            "smi": _stated(fmap(lambda found: found.driver_version, smi), "nvidia-smi"),
+            "proc": fmap(lambda found: found.version, module),
+        },
+        cuda_version={
+            "nvml": by_nvml.cuda_driver if isinstance(by_nvml, Nvml) else by_nvml,
+            "smi": _stated(fmap(lambda found: found.cuda_version, smi), "nvidia-smi"),
+            "cuda": by_cuda.value.driver_version if isinstance(by_cuda, Known) else by_cuda,
+        },
+        smi=smi,
+        nvidia_smi=programs,
+        smi_is_script=_is_script(programs),
+        library=by_nvml.library if isinstance(by_nvml, Nvml) else by_nvml,
+        libraries=by_nvml.libraries if isinstance(by_nvml, Nvml) else (),
+        library_matches=library_matches(by_nvml.library if isinstance(by_nvml, Nvml) else by_nvml, module),
+        kernel_module=fmap(lambda found: found.flavour, module),
+        nodes=nodes,
+        p2p=_nvml.peers(by_nvml, opened),
+        pci=devices,
+        hidden=hidden,
+    )
+
+
+# --- what each source lists ----------------------------------------------------------------------------
+
+
+def _driver_files(host: Host) -> Files:
+    return host.read(
+        "nvidia-driver",
+        [_VERSION, f"{_PROC}/gpus/*/information"],
+        names=[f"{_PROC}/gpus/*", "/dev/nvidia[0-9]*"],
+    )
+
+
+def _information(driver: Files) -> dict[str, Reading[Mapping[str, Reading[Any]]]]:
+    """By slot: the information of each GPU that the kernel driver holds, or why it cannot be read."""
+    return {
+        where: parsed(driver.text(f"{path}/information"), partial(nvidia_proc.information, evidence=driver.cited), path)
+        for path in driver.match(f"{_PROC}/gpus/*")
+        if (where := slot(path.rpartition("/")[2])) is not None
+    }
+
+
+def _proc_slots(driver: Files) -> Reading[tuple[str, ...]]:
+    loaded = driver.text(_VERSION)
+    found = sorted(_information(driver), key=order)
+    if not found and isinstance(loaded, Missing):
+        return loaded
+    return Known(tuple(found), driver.cited)
+
+
+def _nodes(driver: Files) -> Reading[tuple[int, ...]]:
+    if not driver.recorded:
+        return Missing("not-recorded", msg("the recording holds no “{probe}”", probe=driver.probe))
+    minors = [path.rpartition("nvidia")[2] for path in driver.match("/dev/nvidia[0-9]*")]
+    found = sorted(int(m) for m in minors if m.isdigit())
+    if not found:
+        return Missing("not-there", msg("there are no device files /dev/nvidia0 …"), driver.cited)
+    return Known(tuple(found), driver.cited)
+
+
+def _cuda(host: Host) -> Reading[Cuda]:
+    ran = probes.ask(host, "cuda", "cuda_probe", [], cuda.TIMEOUT_S)
+    try:
+        return Known(cuda.parse(ran.stdout, ran.cited), ran.cited)
+    except ParseError as error:
+        return ran.missing() or refused(ran) or unparsable("cuda_probe", str(error), ran.cited)
+
+
+def _cuda_slots(found: Reading[Cuda]) -> Reading[tuple[str, ...]]:
+    if isinstance(found, Missing):
+        return found
+    if isinstance(found.value.count, Missing):
+        return found.value.count
+    listed = {gpu.slot for gpu in found.value.gpus if gpu.slot is not None}
+    return Known(tuple(sorted(listed, key=order)), found.evidence)
+
+
+def _hidden(
+    listed: Mapping[str, Reading[tuple[str, ...]]],
+    devices: pci.PciFacts,
+    driver: Files,
+    nodes: Reading[tuple[int, ...]],
+) -> tuple[str, ...]:
+    """Cards of the host that a container sees on the bus and was not given.
+
+    A driver on the host holds them, but this environment's view of the driver, or its device files, leaves them out.
+    A card that the driver could not start has no driver and is not hidden: it is broken.
+    """
+    if isinstance(devices.gpus, Missing):
+        return ()
+    usable = {s for n in ("nvml", "smi", "cuda") if isinstance(r := listed[n], Known) for s in r.value}
+    information = _information(driver)
+    return tuple(
+        where
+        for where in devices.gpus.value
+        if where not in usable
+        and isinstance(devices.devices[where].source.get("driver"), Known)
+        and _left_out(where, information, nodes)
+    )
+
+
+def _left_out(
+    where: str, information: Mapping[str, Reading[Mapping[str, Reading[Any]]]], nodes: Reading[tuple[int, ...]]
+) -> bool:
+    told = information.get(where)
+    if told is None:
+        return bool(information)
+    minor = told.value["minor"] if isinstance(told, Known) else told
+    return isinstance(minor, Known) and isinstance(nodes, Known) and minor.value not in nodes.value
+
+
+def _match(
+    found: _nvml.Answer, listed: Mapping[str, Reading[tuple[str, ...]]], hidden: tuple[str, ...]
+) -> dict[str, NvmlGpu]:
+    elsewhere = {s for n in ("smi", "pci", "proc") if isinstance(r := listed[n], Known) for s in r.value}
+    return _nvml.by_slot(found, sorted(elsewhere - set(hidden)))
+
+
+# --- one GPU -------------------------------------------------------------------------------------------
+
+
+def _gpu(
+    where: str,
+    opened: Optional[NvmlGpu],
+    listed: Mapping[str, Reading[tuple[str, ...]]],
+    smi: Reading[SmiXml],
+    devices: pci.PciFacts,
+    driver: Files,
+    by_cuda: Reading[Cuda],
+) -> Gpu:
+    nvml = opened.source if opened is not None else _unlisted("nvml", where, listed)
+    by_smi = _smi_source(where, smi, listed)
+    found = {gpu.slot: gpu.source for gpu in by_cuda.value.gpus} if isinstance(by_cuda, Known) else {}
+    device = devices.devices.get(where)
+    identity = [nvml.get("uuid"), by_smi.get("uuid")]
+    return Gpu(
+        slot=where,
+        index=Known(opened.index, nvml.evidence) if opened is not None else _absent("nvml", where, listed),
+        uuid=first_known(identity),
+        nvml=nvml,
+        smi=by_smi,
+        pci=device.source if device is not None and device.kind == "gpu" else _unlisted("pci", where, listed),
+        proc=_proc_source(where, driver, listed),
+        cuda=found.get(where) or _unlisted("cuda", where, listed),
+    )
+
+
+def _absent(name: str, where: str, listed: Mapping[str, Reading[tuple[str, ...]]]) -> Missing:
+    """Why a source says nothing of this slot: it lists none at all, or others."""
+    source = listed[name]
+    if isinstance(source, Missing):
+        return source
+    label = {"nvml": "NVML", "smi": "nvidia-smi", "pci": "PCI", "proc": _PROC, "cuda": "CUDA"}[name]
+    return Missing("not-there", msg("{source} does not list {slot}", source=label, slot=where), source.evidence)
+
+
+def _unlisted(name: str, where: str, listed: Mapping[str, Reading[tuple[str, ...]]]) -> Source:
+    return Source(name, {}, _absent(name, where, listed))
+
+
+def _smi_source(where: str, smi: Reading[SmiXml], listed: Mapping[str, Reading[tuple[str, ...]]]) -> Source:
+    if isinstance(smi, Known) and where in (found := _smi.slots(smi.value)):
+        return _smi.source(found[where], smi.evidence)
+    return _unlisted("smi", where, listed)
+
+
+def _proc_source(where: str, driver: Files, listed: Mapping[str, Reading[tuple[str, ...]]]) -> Source:
+    told = _information(driver).get(where)
+    if told is None:
+        return _unlisted("proc", where, listed)
+    return Source("proc", {}, told) if isinstance(told, Missing) else Source("proc", told.value)
+
+
+# --- the tools themselves ------------------------------------------------------------------------------
+
+
+def _programs(text: str) -> tuple[Program, ...]:
+    rows = objects(one_document(text, "gpu_env_probe").get("programs"))
+    return tuple(_program(row) for row in rows if "error" not in row)
+
+
+def _program(row: Mapping[str, Any]) -> Program:
+    return Program(
+        path=str(row["path"]),
+        real=str(row["real"]),
+        kind=str(row["kind"]),
+        interpreter=text_or_none(row.get("interpreter")),
+        owner=int(row["owner"]),
+        writable=row["writable"] is True,
+        size=int(row["size"]),
+    )
+
+
+def _is_script(programs: Reading[tuple[Program, ...]]) -> Reading[bool]:
+    """Of the nvidia-smi that is started; NVIDIA delivers an ELF program."""
+    if isinstance(programs, Known) and not programs.value:
+        grant = msg("install {tool}", tool="nvidia-smi")
+        return Missing("no-tool", msg("{tool} is not installed", tool="nvidia-smi"), programs.evidence, grant)
+    return fmap(lambda found: found[0].kind != "elf", programs)
+
+
+def library_matches(library: Reading[str], module: Reading[nvidia_proc.KernelModule]) -> Reading[bool]:
+    """Whether ``libnvidia-ml.so.550.54.15`` is of the loaded driver's version."""
+    if isinstance(library, Missing):
+        return library
+    if isinstance(module, Missing):
+        return module
+    evidence = cited(library, module)
+    found = re.search(r"\.so\.(\d{3}(?:\.\d+)+)$", library.value)
+    if found is None:
+        return Missing("unsupported", msg("{path} names no version", path=library.value), evidence)
+    return Known(found[1] == module.value.version, evidence)
+
+
+def _stated(reading: Reading[Optional[str]], tool: str) -> Reading[str]:
+    if isinstance(reading, Missing):
+        return reading
+    if reading.value is None:
+        return Missing("unsupported", msg("{tool} does not say", tool=tool), reading.evidence)
+    return Known(reading.value, reading.evidence)

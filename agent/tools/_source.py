@@ -79,6 +79,12 @@ class Source:
         return Missing("unsupported", msg("{source} does not tell {name}", source=self.name, name=name))
 
     @property
+    def evidence(self) -> tuple[str, ...]:
+        """The evidence of all its readings."""
+        readings = [*self.values.values(), *([self.absent] if self.absent is not None else [])]
+        return tuple(dict.fromkeys(e for r in readings for e in r.evidence))
+
+    @property
     def there(self) -> bool:
         """Whether the source knows this GPU and could read anything of it."""
         return any(isinstance(reading, Known) for reading in self.values.values())

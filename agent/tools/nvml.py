@@ -25,10 +25,10 @@ CHILDREN = 3
 
 ERRORS = (
     "SUCCESS UNINITIALIZED INVALID_ARGUMENT NOT_SUPPORTED NO_PERMISSION ALREADY_INITIALIZED NOT_FOUND "
-    "INSUFFICIENT_SIZE INSUFFICIENT_POWER DRIVER_NOT_LOADED TIMEOUT IRQ_ISSUE LIBRARY_NOT_FOUND FUNCTION_NOT_FOUND CORRUPTED_INFOROM "
-    "GPU_IS_LOST RESET_REQUIRED OPERATING_SYSTEM LIB_RM_VERSION_MISMATCH IN_USE MEMORY NO_DATA VGPU_ECC_NOT_SUPPORTED "
-    "INSUFFICIENT_RESOURCES FREQ_NOT_SUPPORTED ARGUMENT_VERSION_MISMATCH DEPRECATED NOT_READY GPU_NOT_FOUND "
-    "INVALID_STATE RESET_TYPE_NOT_SUPPORTED"
+    "INSUFFICIENT_SIZE INSUFFICIENT_POWER DRIVER_NOT_LOADED TIMEOUT IRQ_ISSUE LIBRARY_NOT_FOUND FUNCTION_NOT_FOUND "
+    "CORRUPTED_INFOROM GPU_IS_LOST RESET_REQUIRED OPERATING_SYSTEM LIB_RM_VERSION_MISMATCH IN_USE MEMORY NO_DATA "
+    "VGPU_ECC_NOT_SUPPORTED INSUFFICIENT_RESOURCES FREQ_NOT_SUPPORTED ARGUMENT_VERSION_MISMATCH DEPRECATED NOT_READY "
+    "GPU_NOT_FOUND INVALID_STATE RESET_TYPE_NOT_SUPPORTED"
 ).split()
 _UNSUPPORTED = frozenset(
     f"NVML_ERROR_{name}"
@@ -81,7 +81,8 @@ class Nvml:
 
     ``cuda_driver`` is the newest CUDA version of this driver (``12.4``). ``p2p``: by pair of indices, by capability
     (read, write, nvlink, atomics), ``OK`` or the reason as ``nvidia-smi topo -p2p`` prints it; a refused one is left
-    out. ``libraries``: all that was mapped as code in the child. ``hung`` and ``done`` say how it ended.
+    out. ``libraries``: all that was mapped as code in the child. ``hung``, ``ended`` (it was ended from outside) and
+    ``done`` say how it ended.
     """
 
     version: Reading[str]
@@ -94,6 +95,7 @@ class Nvml:
     p2p: Mapping[tuple[int, int], Mapping[str, str]] = field(default_factory=dict)
     hung: Optional[Hung] = None
     done: bool = False
+    ended: Optional[Missing] = None
 
 
 def missing(error: str, evidence: tuple[str, ...] = (), detail: Optional[str] = None) -> Missing:
@@ -123,7 +125,7 @@ def parse(text: str, evidence: tuple[str, ...] = ()) -> Nvml:
     """
     lines = _lines(text)
     hung = next((_hung(line["hung"]) for line in lines if isinstance(line.get("hung"), dict)), None)
-    if not lines or not isinstance(lines[0].get("nvml"), dict) and hung is None:
+    if not lines or (not isinstance(lines[0].get("nvml"), dict) and hung is None):
         raise ParseError("unparsable", "not the lines of nvml_probe", text[:80])
     head = mapping(lines[0].get("nvml"))
     broken = missing(head["error"], evidence, head.get("detail")) if isinstance(head.get("error"), str) else None
@@ -157,7 +159,7 @@ def merge(parts: Sequence[Nvml]) -> Nvml:
     first, last = parts[0], parts[-1]
     return Nvml(
         first.version, first.driver, first.cuda_driver, first.library, first.libraries, first.count, gpus,
-        last.p2p, next((p.hung for p in parts if p.hung), None), last.done,
+        last.p2p, next((p.hung for p in parts if p.hung), None), last.done, last.ended,
     )  # fmt: skip
 
 
