@@ -197,8 +197,9 @@ def _echo(host: Host) -> Item:
     problem = ran.missing() or refused(ran)
     if problem is None:
         return Item(name, "there", msg("loopback answers"), serves)
+    # Where there is no ping, its own line says how to get it.
     get = msg("the capability CAP_NET_RAW for ping, or a wider sysctl net.ipv4.ping_group_range")
-    return Item(name, "missing", problem.detail, serves, get)
+    return Item(name, "missing", problem.detail, serves, None if problem.kind == "no-tool" else get)
 
 
 def _devices(host: Host, facts: SystemFacts, gpus: int) -> Iterator[Item]:
