@@ -278,7 +278,8 @@ def _stack(facts: Mapping[str, Any]) -> dict[str, Optional[str]]:
 def _node(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:
     hostname = getattr(facts.get("system"), "hostname", None)
     name = hostname.value if isinstance(hostname, Known) else None
-    return {"hostname": name, "identity": job.machine, "gpus": []}
+    gpus = getattr(facts.get("gpus"), "inventory", None)
+    return {"hostname": name, "identity": job.machine, "gpus": gpus() if gpus is not None else []}
 
 
 def _notes(job: Job, course: Course) -> tuple[Text, ...]:

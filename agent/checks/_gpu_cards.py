@@ -96,7 +96,7 @@ def all_cards(case: Case) -> tuple[Card, ...]:
     """Every GPU that this environment was given."""
     facts: GpusFacts = case.facts["gpus"]
     catalogue = catalogues.load()
-    return tuple(_card(g, facts, catalogue) for g in facts.gpus if g.slot not in facts.container_hides)
+    return tuple(_card(g, facts, catalogue) for g in facts.gpus)
 
 
 def _card(gpu: Gpu, facts: GpusFacts, catalogue: Catalogue) -> Card:

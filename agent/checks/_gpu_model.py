@@ -206,8 +206,8 @@ def _count_reason(clause: Clause, cards: Sequence[Card], real: int) -> Text:
 
 def _count_notes(cards: Sequence[Card], facts: GpusFacts) -> tuple[Text, ...]:
     notes = [msg("slots: {slots}", slots=", ".join(c.slot for c in cards if c.answers))]
-    if facts.container_hides:
-        hidden = ", ".join(facts.container_hides)
+    if facts.hidden:
+        hidden = ", ".join(facts.hidden)
         notes.append(msg("on the bus and not given to this container: {slots}", slots=hidden))
     notes += [msg("NVML cannot open GPU {index}: {error}", index=i, error=error) for i, error in facts.unopened]
     return tuple(notes)

@@ -7,11 +7,12 @@ and its RMA policy. Used is not broken: a worn card breaks only ``condition: new
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from agent.checks._gpu_cards import Card
+from agent.checks._api import Case
+from agent.checks._gpu_cards import Card, all_cards, each
 from agent.checks._judge import finding, unreadable
 from agent.model import Clause, Finding
 from agent.reading import Known, Missing, Reading
@@ -87,8 +88,14 @@ def _same(one: Reading[Any], other: Reading[Any]) -> bool:
     return isinstance(one, Known) and isinstance(other, Known) and bool(one.value == other.value)
 
 
-def judge_condition(clause: Clause, card: Card, cards: Sequence[Card]) -> Finding:
-    """``new``: no sign of use, and records that would show it."""
+def judge_condition(clause: Clause, case: Case) -> Iterator[Finding]:
+    """``new``, each card beside its siblings."""
+    cards = all_cards(case)
+    yield from each(clause, case, lambda asked, card: _new(asked, card, cards))
+
+
+def _new(clause: Clause, card: Card, cards: Sequence[Card]) -> Finding:
+    """No sign of use, and records that would show it."""
     worn = (*signs(card), *odd_one(card, cards))
     records = [card.read(n) for names in RECORDS for n in names]
     evidence = tuple(dict.fromkeys(e for r in records for e in r.evidence))

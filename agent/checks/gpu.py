@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from agent.checks._api import Case
+from agent.checks._gpu_cards import JudgeCard, each
+from agent.checks._gpu_driver import judge_cuda, judge_driver
+from agent.checks._gpu_link import judge_nvlink, judge_pcie
+from agent.checks._gpu_model import judge_count, judge_memory, judge_model
+from agent.checks._gpu_power import judge_clocks, judge_power
+from agent.checks._gpu_state import judge_ecc, judge_mig, judge_p2p
+from agent.checks._gpu_wear import judge_condition
+from agent.checks._judge import unsupported
 from agent.grammar import Section, count, flag, link, model_name, one_of, power, rate, size, version
+from agent.model import Clause, Finding
+from agent.text import msg
 
 GRAMMAR = Section(
     clauses={
@@ -23,3 +36,46 @@ GRAMMAR = Section(
         "xid": one_of("none", aliases={"无": "none", "0": "none"}),
     },
 )
+
+FACTS = ("gpus",)
+_LOG = msg("root, or the output of dmesg from the vendor's root: the kernel log holds the cards' faults")
+_GUEST = msg("lspci -vv of the host: a guest sees the hypervisor's slots, not the machine's")
+NEEDS_ROOT = {"xid": _LOG}
+HIDDEN = {
+    "container": {"xid": _LOG},
+    "vm": {"pcie": _GUEST},
+}
+
+# Clauses about each card by itself, about the machine, and about each card but in its own way.
+OF_CARD: Mapping[str, JudgeCard] = {
+    "memory": judge_memory,
+    "ecc": judge_ecc,
+    "mig": judge_mig,
+    "power_limit": judge_power,
+    "clocks": judge_clocks,
+    "pcie": judge_pcie,
+    "nvlink": judge_nvlink,
+}
+OF_MACHINE: Mapping[str, Callable[[Clause, Case], Finding]] = {
+    "count": judge_count,
+    "driver": judge_driver,
+    "cuda": judge_cuda,
+    "p2p": judge_p2p,
+}
+OF_CARDS: Mapping[str, Callable[[Clause, Case], Iterator[Finding]]] = {
+    "model": judge_model,
+    "condition": judge_condition,
+}
+
+
+def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
+    """Findings a card, under its PCI slot; one finding for what the machine has as a whole."""
+    for clause in clauses:
+        if clause.name in OF_CARD:
+            yield from each(clause, case, OF_CARD[clause.name])
+        elif clause.name in OF_MACHINE:
+            yield OF_MACHINE[clause.name](clause, case)
+        elif clause.name in OF_CARDS:
+            yield from OF_CARDS[clause.name](clause, case)
+        else:
+            yield unsupported(clause)

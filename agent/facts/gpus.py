@@ -138,6 +138,30 @@ class GpusFacts:
         """The GPU in that slot."""
         return next((gpu for gpu in self.gpus if gpu.slot == slot), None)
 
+    def stack(self) -> dict[str, Optional[str]]:
+        """Versions for the result: the loaded driver's, and the newest CUDA that it runs."""
+        return {
+            "driver": _value(first_known([self.driver[n] for n in ("nvml", "smi", "proc")])),
+            "cuda_driver": _value(first_known([self.cuda_version[n] for n in ("cuda", "nvml", "smi")])),
+        }
+
+    def inventory(self) -> list[dict[str, Any]]:
+        """The cards for the result, as NVIDIA's library names them; None for what it does not tell."""
+        return [
+            {
+                "slot": gpu.slot,
+                "uuid": _value(gpu.uuid),
+                "index": _value(gpu.index),
+                "serial": _value(gpu.any("serial", "nvml", "smi")),
+                "name": _value(gpu.any("name", "nvml", "smi", "proc", "cuda")),
+            }
+            for gpu in self.gpus
+        ]
+
+
+def _value(reading: Reading[Any]) -> Any:
+    return reading.value if isinstance(reading, Known) else None
+
 
 def collect(host: Host, asked: Asked) -> GpusFacts:
     """Asks every source; none of them is needed. NVML comes first: it is the baseline before any load of ours."""
