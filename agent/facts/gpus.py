@@ -21,7 +21,7 @@ from agent.host import Files, Host
 from agent.reading import Known, Missing, Reading, fmap
 from agent.text import msg
 from agent.tools import ParseError, cuda, nvidia_proc, smi_xml
-from agent.tools._text import objects, one_document, text_or_none
+from agent.tools._text import mapping, objects, one_document, text_or_none
 from agent.tools.cuda import Cuda
 from agent.tools.nvml import Nvml, NvmlGpu
 from agent.tools.smi_xml import SmiXml
@@ -109,6 +109,7 @@ class GpusFacts:
     - ``library``: path of the NVML library that answered, from the child's own memory map, and ``libraries``: all
       that was mapped as code there; ``library_matches``: whether the version in its file name is that of the loaded
       kernel driver.
+    - ``environment``: variables of the agent's own environment that steer GPUs, slices or preloading.
     - ``kernel_module``: ``open`` or ``proprietary``.
     - ``nodes``: minors of ``/dev/nvidia<minor>``.
     - ``p2p``: NVML's answer by pair of slots (lower first) and capability: ``{("…", "…"): {"read": "OK"}}``.
@@ -125,6 +126,7 @@ class GpusFacts:
     smi: Reading[SmiXml]
     nvidia_smi: Reading[tuple[Program, ...]]
     smi_is_script: Reading[bool]
+    environment: Reading[Mapping[str, str]]
     library: Reading[str]
     libraries: tuple[str, ...]
     library_matches: Reading[bool]
@@ -171,7 +173,8 @@ def collect(host: Host, asked: Asked) -> GpusFacts:
     devices = pci.collect(host, asked)
     driver = _driver_files(host)
     by_cuda = _cuda(host)
-    programs = answer(probes.ask(host, "gpu-env", "gpu_env_probe", [], ENV_TIMEOUT_S), _programs)
+    surroundings = answer(probes.ask(host, "gpu-env", "gpu_env_probe", [], ENV_TIMEOUT_S), _surroundings)
+    programs = fmap(lambda found: found.programs, surroundings)
     module = parsed(driver.text(_VERSION), nvidia_proc.version, _VERSION)
     listed = {
         "nvml": _nvml.slots(by_nvml),
@@ -201,6 +204,7 @@ def collect(host: Host, asked: Asked) -> GpusFacts:
         smi=smi,
         nvidia_smi=programs,
         smi_is_script=_is_script(programs),
+        environment=_environment(surroundings),
         library=by_nvml.library if isinstance(by_nvml, Nvml) else by_nvml,
         libraries=by_nvml.libraries if isinstance(by_nvml, Nvml) else (),
         library_matches=library_matches(by_nvml.library if isinstance(by_nvml, Nvml) else by_nvml, module),
@@ -366,9 +370,23 @@ def _proc_source(where: str, driver: Files, listed: Mapping[str, Reading[tuple[s
 # --- the tools themselves ------------------------------------------------------------------------------
 
 
-def _programs(text: str) -> tuple[Program, ...]:
-    rows = objects(one_document(text, "gpu_env_probe").get("programs"))
-    return tuple(_program(row) for row in rows if "error" not in row)
+@dataclass(frozen=True)
+class _Surroundings:
+    programs: tuple[Program, ...]
+    environment: Mapping[str, str]
+
+
+def _surroundings(text: str) -> _Surroundings:
+    told = one_document(text, "gpu_env_probe")
+    rows = [row for row in objects(told.get("programs")) if "error" not in row]
+    environment = mapping(mapping(told.get("environment")).get("agent"))
+    return _Surroundings(tuple(map(_program, rows)), {k: str(v) for k, v in environment.items()})
+
+
+def _environment(found: Reading[_Surroundings]) -> Reading[Mapping[str, str]]:
+    if isinstance(found, Known) and (error := found.value.environment.get("error")):
+        return Missing("failed", msg("the environment cannot be read: {error}", error=error), found.evidence)
+    return fmap(lambda told: told.environment, found)
 
 
 def _program(row: Mapping[str, Any]) -> Program:
