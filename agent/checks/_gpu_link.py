@@ -12,8 +12,9 @@ from agent.model import Clause, Finding, Limit
 from agent.reading import Known, Missing, Reading
 from agent.text import Text, msg
 
-# GB/s of one link, both directions together, by NVLink version (NVIDIA's datasheets: 900 GB/s of 18 links).
-LINK_GBS = {1: 40.0, 2: 50.0, 3: 50.0, 4: 50.0, 5: 100.0}
+# GB/s of one link, both directions together, by NVML's number of the NVLink version, which is not NVLink's own
+# (nvmlNvlinkVersion_t: 1, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0; rates from NVIDIA's datasheets: 900 GB/s of 18 links).
+LINK_GBS = {1: 40.0, 2: 50.0, 3: 50.0, 4: 50.0, 5: 50.0, 6: 50.0, 7: 100.0}
 
 
 # --- PCIe -------------------------------------------------------------------------------------------------------------
