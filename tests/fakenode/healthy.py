@@ -102,9 +102,18 @@ def vm() -> Node:
 
 
 def container() -> Node:
-    """Two RTX 4090 in a container without root: no kernel log, no service manager, host's process ids."""
-    cards = _cards(models.RTX_4090, "container-2", RISER_BUSES[:2], switched=False)
-    return Node("container-2", cards, cpus=Cpus(cores=32), memory_gib=512, container=True, uid=1000, kernel_log=None)
+    """Two of eight RTX 4090 in a container without root: no kernel log, no service manager."""
+    cards = _cards(models.RTX_4090, "container-2", RISER_BUSES, switched=False)
+    return Node(
+        "container-2",
+        cards,
+        given=(0, 1),
+        cpus=Cpus(cores=32),
+        memory_gib=512,
+        container=True,
+        uid=1000,
+        kernel_log=None,
+    )
 
 
 ALL = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.fakenode.card import Card
@@ -32,6 +32,14 @@ class Nic:
     layer: str = "InfiniBand"
     rdma: bool = True
     mbit: int = 400000
+
+    def moved(self, other: Nic) -> Nic:
+        """This card in the other's slot."""
+        return replace(self, slot=other.slot, parents=other.parents, numa=other.numa)
+
+    def down(self) -> Nic:
+        """Without a cable."""
+        return replace(self, state="1: DOWN", physical="2: Polling")
 
 
 @dataclass(frozen=True)
@@ -270,7 +278,7 @@ def memory(gib: int, nodes: int) -> Iterator[tuple[str, str]]:
     yield (
         "/proc/meminfo",
         f"MemTotal:       {total} kB\nMemFree:        {free} kB\nMemAvailable:   {free} kB\n"
-        "Buffers:          123456 kB\nCached:          2345678 kB\nSwapTotal:             0 kB\nSwapFree:              0 kB\n",
+        "Cached:          2345678 kB\nSwapTotal:             0 kB\nSwapFree:              0 kB\n",
     )
     for node in range(nodes):
         part = f"Node {node} MemTotal:       {total // nodes} kB\nNode {node} MemFree:        {free // nodes} kB\n"

@@ -43,8 +43,10 @@ class Node:
     """``active``, ``inactive``, or None where none is installed."""
     kernel_log: Optional[tuple[str, ...]] = ("[    0.000000] Linux version 5.15.0-126-generic",)
     """None: this user may not read it."""
-    nvml_cards: Optional[tuple[Card, ...]] = None
-    """What NVML and nvidia-smi list where that is not all that sits on the PCI bus."""
+    given: Optional[tuple[int, ...]] = None
+    """Indices of the cards that the driver lists, where that is not all that sits on the PCI bus."""
+    off_bus: tuple[int, ...] = ()
+    """Indices of cards that the PCI bus does not show."""
 
     answers: tuple[str, ...] = ()
     """Lines for ``answers.txt`` that come before all others."""
@@ -79,7 +81,7 @@ class Node:
     @property
     def listed(self) -> tuple[Card, ...]:
         """The cards that the driver knows."""
-        return self.cards if self.nvml_cards is None else self.nvml_cards
+        return tuple(card for card in self.cards if self.given is None or card.index in self.given)
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,7 @@ def fails(text: str, code: int) -> str:
 def functions(node: Node) -> list[Function]:
     """All PCI functions but the bridges."""
     lists = node.cpus.lists
-    found = [machine.of_card(card, lists) for card in node.cards]
+    found = [machine.of_card(card, lists) for card in node.cards if card.index not in node.off_bus]
     found += [
         Function(
             n.slot, n.parents, (0x020700, 0x15B3, 0x1021, 0x0041_15B3), n.numa, 5, 5, 16, 16, "mlx5_core", lists[n.numa]

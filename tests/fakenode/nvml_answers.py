@@ -30,6 +30,7 @@ def nvml_lines(cards: Sequence[Card], driver: str, cuda: str) -> Iterator[str]:
     for index, card in enumerate(told):
         if card.lost:
             yield f"{index} nvmlDeviceGetHandleByIndex error NVML_ERROR_GPU_IS_LOST"
+        yield f"{index} nvmlDeviceGetIndex {index}"
         for call, value in _one(card, driver):
             yield f"{index} nvmlDevice{call} {NOT_SUPPORTED if value is None else value}"
         for other, peer in enumerate(told):
@@ -64,7 +65,6 @@ def _identity(card: Card) -> Iterator[tuple[str, Value]]:
     yield "GetVbiosVersion", card.vbios
     yield "GetInforomImageVersion", card.inforom
     yield "ValidateInforom", "" if card.inforom_valid else "error NVML_ERROR_CORRUPTED_INFOROM"
-    yield "GetIndex", card.index
     yield "GetMinorNumber", card.index
     yield "GetBoardId", _bus(card) << 8
     yield "GetPciInfo", f"{card.slot} {card.device_id << 16 | 0x10DE:#x} {card.subsystem_id:#x}"
