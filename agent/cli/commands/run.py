@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import sys
@@ -73,11 +74,11 @@ class Watcher(Terminal):
 
 
 def seconds(_ctx: click.Context, _param: click.Parameter, value: Optional[str]) -> Optional[float]:
-    """``45m``, ``2 h``, ``90 s`` in seconds."""
+    """``45m`` (minutes: nobody spends milliseconds), ``2 h``, ``90 s`` in seconds."""
     if value is None:
         return None
     try:
-        quantity = parse_quantity(value, "time")
+        quantity = parse_quantity(re.sub(r"(\d)\s*m\s*$", r"\1 min", value), "time")
         return convert(quantity.value, quantity.unit, "s")
     except QuantityError as error:
         raise click.BadParameter(str(error)) from error
