@@ -311,7 +311,8 @@ def system(name: str, *, uid: int, container: bool, vm: bool, cpus: str) -> Iter
     yield (
         "/proc/self/mountinfo",
         f"22 1 259:2 / / rw,relatime - {kind} {root} rw\n23 22 0:21 / /proc rw - proc proc rw\n"
-        "24 22 0:22 / /sys rw - sysfs sysfs rw\n25 22 0:23 / /dev/shm rw - tmpfs tmpfs rw\n",
+        "24 22 0:22 / /sys rw - sysfs sysfs rw\n25 22 0:23 / /dev/shm rw - tmpfs tmpfs rw\n"
+        "26 24 0:24 / /sys/fs/cgroup rw,relatime shared:4 - cgroup2 cgroup2 rw\n",
     )
     yield "/proc/self/cgroup", "0::/\n" if container else "0::/user.slice/user-0.slice/session-1.scope\n"
     yield "/proc/1/cgroup", "0::/\n" if container else "0::/init.scope\n"

@@ -82,7 +82,12 @@ def not_on_the_bus(node: Node, index: int = 3) -> Node:
 
 
 def narrow(node: Node, index: int = 2) -> Node:
-    """x8 in a slot for x16."""
+    """A slot that is wired x8."""
+    return node.card(index, lambda card: card.but(pcie_width=8, pcie_width_max=8))
+
+
+def narrow_now(node: Node, index: int = 2) -> Node:
+    """Slot and card can x16, the link came up x8: proven only under load."""
     return node.card(index, lambda card: card.but(pcie_width=8))
 
 
@@ -398,6 +403,7 @@ WRONG: Mapping[str, Case] = {
     "seven cards": Case(_h100(one_too_few), "h100.yaml", "rejected", fails=("gpu.count",)),
     "card not on the bus": Case(_h100(not_on_the_bus), "h100.yaml", "inconclusive"),
     "x8": Case(_h100(narrow), "h100.yaml", "rejected", fails=(f"gpu.pcie@{H100_SLOTS[2]}",)),
+    "x8 at rest": Case(_h100(narrow_now), "h100.yaml", "accepted"),
     "Gen3 host": Case(_h100(gen3), "h100.yaml", "rejected", fails=("gpu.pcie@*",)),
     "450 W cap": Case(_h100(capped), "h100.yaml", "rejected", fails=(f"gpu.power_limit@{H100_SLOTS[5]}",)),
     "default under the model's": Case(_h100(low_default), "h100.yaml", "accepted", advisory=("gpu.power_limit@*",)),
