@@ -111,9 +111,9 @@ class Sibling:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
-    """One product."""
+    """One product. Two are the same where they are the same entry of one catalogue."""
 
     id: str
     title: str
@@ -124,6 +124,7 @@ class Model:
     modified: bool  # no product of NVIDIA: a board changed by somebody else
     nvml_names: tuple[str, ...]
     pci_ids: tuple[PciId, ...]
+    pci_sources: tuple[str, ...]
     memory: tuple[MemoryTotal, ...]
     memory_type: str
     sm_count: int
@@ -311,7 +312,12 @@ def _own_first(models: Iterable[Model]) -> tuple[Model, ...]:
 @lru_cache(maxsize=1)
 def load() -> Catalogue:
     """The catalogue that ships; read once."""
-    return parse(resources.path("contracts", "gpus.yaml").read_text(encoding="utf-8"))
+    return parse(shipped())
+
+
+def shipped() -> str:
+    """The text of the catalogue that ships."""
+    return resources.path("contracts", "gpus.yaml").read_text(encoding="utf-8")
 
 
 def tree(text: str) -> dict[str, Any]:
@@ -383,6 +389,7 @@ def _model(raw: Mapping[str, Any]) -> Model:
         modified=raw.get("modified", False),
         nvml_names=tuple(raw["nvml_names"]),
         pci_ids=tuple(PciId(p["device"], tuple(p.get("subsystems", ()))) for p in raw["pci_ids"]),
+        pci_sources=tuple(raw["pci_sources"]),
         memory=tuple(MemoryTotal(m["value"], m["ecc"], _cite(m)) for m in raw["memory_mib"]),
         memory_type=raw["memory_type"],
         sm_count=raw["sm_count"]["value"],
