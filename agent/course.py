@@ -36,7 +36,8 @@ from agent.text import msg
 
 T = TypeVar("T")
 LOOKS_MAX = 4  # one look, a repeat, a deeper look and its repeat: no course of outcomes asks for more
-ALWAYS_FACTS = ("system",)
+# What a machine is recognised by, whatever the contract asks.
+ALWAYS_FACTS = ("system", "cpu", "memory", "disks", "network")
 
 
 class Observer(Protocol):

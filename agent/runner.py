@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional
 
-from agent import __version__, report
+from agent import __version__, inventory, report
 from agent import contract as contracts
 from agent.course import Course, Observer
 from agent.evidence import (
@@ -244,7 +244,7 @@ def assemble(job: Job, course: Course, complete: bool, finished_at: Optional[str
         attempt=_number(job),
         sessions=tuple(job.sessions),
         stack=_stack(course.facts),
-        node=_node(job, course.facts),
+        node=inventory.node(job.machine, course.facts),
         scope=scope,
         verdict=verdict,
         headline=said if complete else msg("not finished; so far: {headline}", headline=said),
@@ -273,13 +273,6 @@ def _stack(facts: Mapping[str, Any]) -> dict[str, Optional[str]]:
         if versions is not None:
             stack.update(versions())
     return stack
-
-
-def _node(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:
-    hostname = getattr(facts.get("system"), "hostname", None)
-    name = hostname.value if isinstance(hostname, Known) else None
-    gpus = getattr(facts.get("gpus"), "inventory", None)
-    return {"hostname": name, "identity": job.machine, "gpus": gpus() if gpus is not None else []}
 
 
 def _notes(job: Job, course: Course) -> tuple[Text, ...]:

@@ -1,0 +1,81 @@
+"""What a machine is made of, as ``result.json`` keeps it under ``node``: to be recognised by, and compared with.
+
+Only what was read: a part that could not be read is left out, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Optional
+
+from agent.quantity import format_quantity
+from agent.reading import Known, Reading
+from agent.tools import lsblk
+
+
+def node(identity: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """``hostname``, ``identity``, ``gpus`` always; ``cpu``, ``memory``, ``os``, ``disks`` … where they were read."""
+    system, cpu = facts.get("system"), facts.get("cpu")
+    gpus = getattr(facts.get("gpus"), "inventory", None)
+    found: dict[str, Any] = {
+        "hostname": _value(system, "hostname"),
+        "identity": identity,
+        "gpus": gpus() if gpus is not None else [],
+        "product": _value(system, "product"),
+        "virtualization": _value(system, "virtualisation"),
+        "container": _value(system, "container"),
+        "os": _os(system),
+        "kernel": _value(system, "kernel"),
+        "cpu": _cpu(cpu),
+        "memory": _memory(facts.get("memory")),
+        "disks": _disks(facts.get("disks")),
+        "network": _network(facts.get("network")),
+    }
+    always = ("hostname", "identity", "gpus")
+    return {k: v for k, v in found.items() if k in always or v not in (None, [], "")}
+
+
+def _known(reading: Optional[Reading[Any]]) -> Any:
+    return reading.value if isinstance(reading, Known) else None
+
+
+def _value(facts: Any, name: str) -> Any:
+    return _known(getattr(facts, name, None))
+
+
+def _os(system: Any) -> Optional[str]:
+    found = _value(system, "os")
+    return found.pretty or found.name if found is not None else None
+
+
+def _cpu(cpu: Any) -> Optional[str]:
+    model = _value(cpu, "model")
+    if model is None:
+        return None
+    sockets, threads = _value(cpu, "sockets"), _value(cpu, "threads")
+    return f"{model}" + (f", {sockets} × socket" if sockets else "") + (f", {threads} threads" if threads else "")
+
+
+def _memory(memory: Any) -> Optional[str]:
+    total = _value(memory, "total")
+    return format_quantity(float(total), "B") if total is not None else None
+
+
+def _disks(disks: Any) -> list[dict[str, Any]]:
+    tree = _value(disks, "tree")
+    if tree is None:
+        return []
+    whole = [d for d in lsblk.disks(tree) if d.type == "disk" and d.size_bytes]
+    return [
+        {k: v for k, v in (("name", d.name), ("model", d.model), ("serial", d.serial), ("bytes", d.size_bytes)) if v}
+        for d in whole
+    ]
+
+
+def _network(network: Any) -> list[dict[str, Any]]:
+    interfaces = _value(network, "interfaces")
+    if interfaces is None:
+        return []
+    real = [i for i in interfaces.values() if _known(i.virtual) is False]
+    parts = [(("name", i.name), ("mac", _known(i.mac)), ("speed", _known(i.speed))) for i in real]
+    return [{k: v for k, v in part if v} for part in parts]
