@@ -7,6 +7,7 @@ made each number, and a zip or a wheel needs no unpacking.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional, Union
@@ -18,7 +19,6 @@ from agent.text import Text, msg
 from agent.tools import ParseError
 from agent.tools.worker import Device, Unable, parse
 
-SHARED = "_protocol.py"
 RESULT = "result.json"
 REQUEST = "request.json"
 SIGKILL = 9
@@ -41,9 +41,20 @@ class WorkerResult:
 Outcome = Union[WorkerResult, Missing]
 
 
+_SHARED = re.compile(rb"^(?:import|from) (_\w+)", re.MULTILINE)
+
+
 def sources(worker: str) -> dict[str, bytes]:
-    """A worker's script and what it shares with the others, by file name."""
-    return {name: resources.path("benchmarks", name).read_bytes() for name in (f"{worker}.py", SHARED)}
+    """A worker's script and what it imports of the files beside it, by file name."""
+    found: dict[str, bytes] = {}
+    waiting = [f"{worker}.py"]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = resources.path("benchmarks", name).read_bytes()
+            imported = (module.decode() for module in _SHARED.findall(found[name]) if module != b"__future__")
+            waiting += [f"{module}.py" for module in imported]
+    return found
 
 
 def launch(host: Host, probe: str, worker: str, request: Mapping[str, Any], python: str, timeout_s: float) -> Outcome:
@@ -123,6 +134,7 @@ _KINDS: Mapping[str, MissingKind] = {
     "needs-torch": "unsupported",
     "needs-python": "unsupported",
     "needs-hardware": "unsupported",
+    "no-driver": "no-tool",
     "no-cuda": "not-there",
 }
 
@@ -143,6 +155,9 @@ def as_missing(unable: Unable, evidence: tuple[str, ...]) -> Missing:
     elif unable.kind == "needs-python":
         detail = msg("needs Python ≥ {needs} ({detail})", needs=unable.needs, detail=unable.detail)
         grant = msg("Python {needs} or newer with torch", needs=unable.needs)
+    elif unable.kind == "no-driver":
+        detail = msg("the CUDA driver cannot be loaded ({detail})", detail=unable.detail)
+        grant = msg("the NVIDIA driver with libcuda.so.1; in a container, the driver's capability “compute”")
     elif unable.kind == "out-of-memory":
         detail = msg("not enough memory for the test ({detail})", detail=unable.detail)
     elif unable.kind in ("refused", "cuda-error"):
