@@ -27,6 +27,7 @@ from agent.tools.nvml import Nvml, NvmlGpu
 from agent.tools.smi_xml import SmiXml
 
 ENV_TIMEOUT_S = 10.0
+SMI_TIMEOUT_S = 60.0  # after NVML has woken the driver
 _PROC = "/proc/driver/nvidia"
 _VERSION = f"{_PROC}/version"
 SOURCES = ("nvml", "smi", "pci", "proc", "cuda")
@@ -110,7 +111,8 @@ class GpusFacts:
       that was mapped as code there; ``library_matches``: whether the version in its file name is that of the loaded
       kernel driver.
     - ``environment``: variables of the agent's own environment that steer GPUs, slices or preloading.
-    - ``kernel_module``: ``open`` or ``proprietary``.
+    - ``kernel_module``: ``open`` or ``proprietary``. ``fabric_manager``: systemd's word for its service (active,
+      inactive, failed, unknown); without systemd, as in containers, Missing: then each GPU's ``fabric`` tells.
     - ``nodes``: minors of ``/dev/nvidia<minor>``.
     - ``p2p``: NVML's answer by pair of slots (lower first) and capability: ``{("…", "…"): {"read": "OK"}}``.
     - ``pci``: everything on the bus, for distances.
@@ -131,6 +133,7 @@ class GpusFacts:
     libraries: tuple[str, ...]
     library_matches: Reading[bool]
     kernel_module: Reading[str]
+    fabric_manager: Reading[str]
     nodes: Reading[tuple[int, ...]]
     p2p: Mapping[tuple[str, str], Mapping[str, str]]
     pci: pci.PciFacts
@@ -168,7 +171,7 @@ def _value(reading: Reading[Any]) -> Any:
 def collect(host: Host, asked: Asked) -> GpusFacts:
     """Asks every source; none of them is needed. NVML comes first: it is the baseline before any load of ours."""
     by_nvml = _nvml.ask(host)
-    smi_ran = host.run("nvidia-smi-xml", list(smi_xml.ARGV), smi_xml.TIMEOUT_S)
+    smi_ran = host.run("nvidia-smi-xml", list(smi_xml.ARGV), SMI_TIMEOUT_S)
     smi = _smi.said(smi_ran, smi_xml.parse, "nvidia-smi")
     devices = pci.collect(host, asked)
     driver = _driver_files(host)
@@ -209,6 +212,7 @@ def collect(host: Host, asked: Asked) -> GpusFacts:
         libraries=by_nvml.libraries if isinstance(by_nvml, Nvml) else (),
         library_matches=library_matches(by_nvml.library if isinstance(by_nvml, Nvml) else by_nvml, module),
         kernel_module=fmap(lambda found: found.flavour, module),
+        fabric_manager=_fabric_manager(host),
         nodes=nodes,
         p2p=_nvml.peers(by_nvml, opened),
         pci=devices,
@@ -399,6 +403,18 @@ def _program(row: Mapping[str, Any]) -> Program:
         writable=row["writable"] is True,
         size=int(row["size"]),
     )
+
+
+def _fabric_manager(host: Host) -> Reading[str]:
+    """``systemctl is-active`` says it in one word, with a status of its own for each."""
+    ran = host.run("fabric-manager", ["systemctl", "is-active", "nvidia-fabricmanager"], ENV_TIMEOUT_S)
+    missing = ran.missing()
+    if missing is not None:
+        return missing
+    word = ran.stdout.strip()
+    if not re.fullmatch(r"[a-z]+", word):
+        return refused(ran) or unparsable("systemctl", word, ran.cited)
+    return Known(word, ran.cited)
 
 
 def _is_script(programs: Reading[tuple[Program, ...]]) -> Reading[bool]:
