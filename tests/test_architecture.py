@@ -13,8 +13,9 @@ ROOT = Path(__file__).resolve().parents[1]
 AGENT = ROOT / "agent"
 # Each imports only from those before it, and from its own folder. A new module takes its place here.
 ORDER = (
-    "__init__ text quantity reading stats model resources catalogue tools evidence host probes facts doctor bench grammar checks "
-    "source contract_keys contract_schema contradictions contract plan course verdict result report runner cli __main__"
+    "__init__ text quantity reading stats model resources gpu_names catalogue tools evidence host serve probes facts "
+    "doctor bench grammar checks source contract_keys contract_schema contradictions contract plan course verdict "
+    "inventory result report runner cli __main__"
 ).split()
 STARTERS = {"subprocess", "multiprocessing", "pty", "concurrent.futures"}
 STARTING_CALLS = {"system", "popen", "posix_spawn", "posix_spawnp"}
@@ -92,5 +93,6 @@ def test_workers_and_probes_stand_alone(path: Path) -> None:
     if standard is None:
         pytest.skip("needs Python 3.10 to know the names of the standard library")
     names = {name.split(".")[0] for name in imported(path.read_text(encoding="utf-8"))}
-    own = {"torch", "_protocol"} if path in WORKERS else {"psutil", "pynvml"}
+    shared = {p.stem for p in WORKERS if p.stem.startswith("_")}
+    own = {"torch", *shared} if path in WORKERS else {"psutil", "pynvml"}
     assert sorted(names - set(standard) - own) == []
