@@ -13,7 +13,7 @@ from agent.checks._gpu_identity import Identity, identify
 from agent.checks._judge import finding, unreadable
 from agent.facts._source import Source, first
 from agent.facts.gpus import Gpu, GpusFacts
-from agent.model import Clause, Finding
+from agent.model import Clause, Finding, Severity
 from agent.reading import Known, Missing, Reading
 from agent.text import Text, msg
 
@@ -239,6 +239,12 @@ def _evidence(disagreements: tuple[Disagreement, ...]) -> tuple[str, ...]:
 def uncorroborated(clause: Clause, card: Card, reason: Text, **fields: Any) -> Finding:
     """A clause that rests on a source which another contradicts."""
     return finding(clause, "inconclusive", UNCORROBORATED, reason, subject=card.slot, grant=GRANT, **fields)
+
+
+def needs_load(clause: Clause, card: Card, reason: Text, **fields: Any) -> Finding:
+    """A clause that facts at rest can break but not keep (design rule 7)."""
+    severity: Severity = "advisory" if clause.if_unreadable == "advisory" else clause.severity
+    return finding(clause, "inconclusive", NEEDS_LOAD, reason, subject=card.slot, severity=severity, **fields)
 
 
 GRANT = msg("let the vendor explain the disagreement, and show lspci -nn and /proc/driver/nvidia of the host")

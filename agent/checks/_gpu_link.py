@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from agent.checks._gpu_cards import NEEDS_LOAD, Card
+from agent.checks._gpu_cards import Card, needs_load
 from agent.checks._judge import fact, finding, unreadable
 from agent.facts._source import Fabric, NvLink, first
 from agent.grammar import Link, parse_link
@@ -40,7 +40,7 @@ def judge_pcie(clause: Clause, card: Card) -> Finding:
         missing = next(r for r in asked.values() if isinstance(r, Missing))
         return unreadable(clause, missing, card.slot, notes=notes)
     reason = msg("card and slot can reach {most}; what they run at is judged under load", most=str(most))
-    return finding(clause, "inconclusive", NEEDS_LOAD, reason, **fields)
+    return needs_load(clause, card, reason, evidence=evidence, notes=notes)
 
 
 def _most(card: Card, name: str) -> Reading[int]:

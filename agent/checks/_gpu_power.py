@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from agent.catalogue import Model
-from agent.checks._gpu_cards import NEEDS_LOAD, Card
+from agent.checks._gpu_cards import Card, needs_load
 from agent.checks._judge import fact, finding, unreadable
 from agent.model import Clause, Finding, Limit, Origin
 from agent.reading import Known, Missing
@@ -94,8 +94,7 @@ def judge_clocks(clause: Clause, card: Card) -> Finding:
     if throttle.value & APPLICATION_CLOCKS:
         notes = (msg("the driver says that clocks are held by a setting right now"), *notes)
     reason = msg("whether something holds the clocks down shows only under load")
-    fields = {"subject": card.slot, "evidence": throttle.evidence, "notes": notes}
-    return finding(clause, "inconclusive", NEEDS_LOAD, reason, **fields)
+    return needs_load(clause, card, reason, evidence=throttle.evidence, notes=notes)
 
 
 def _clocks(card: Card) -> tuple[Text, ...]:

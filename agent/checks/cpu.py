@@ -10,6 +10,7 @@ from typing import Any
 from agent.bench.steal import steal
 from agent.bench.step import Step
 from agent.checks._api import Case
+from agent.checks._gpu_cards import all_cards, nobody
 from agent.checks._judge import fact, rate, unreadable, unsupported
 from agent.facts.cpu import CpuFacts
 from agent.grammar import Section, count, model_name, percent
@@ -28,7 +29,7 @@ GRAMMAR = Section(
     },
 )
 
-FACTS = ("cpu",)
+FACTS = ("cpu", "gpus")
 
 # Words in a processor's name that say nothing about which one it is.
 _FILLER = {"cpu", "processor", "intel", "amd", "core", "with", "r", "tm", "genuine", "authenticamd", "genuineintel"}
@@ -61,8 +62,21 @@ def _judge(clause: Clause, cpu: CpuFacts, case: Case) -> Finding:
     if clause.name == "steal":
         return rate(clause, case)
     if clause.name == "per_gpu":
-        return unreadable(clause, Missing("unsupported", msg("GPUs are not counted in this version of accept")))
+        return _per_gpu(clause, cpu, case)
     return unsupported(clause)
+
+
+def _per_gpu(clause: Clause, cpu: CpuFacts, case: Case) -> Finding:
+    """What scheduler and cgroup give, for each GPU that answers."""
+    number = sum(c.answers for c in all_cards(case))
+    if not number:
+        return unreadable(clause, nobody(case))
+    notes = (*_limits(cpu), msg("for {n} GPUs", n=number))
+    evidence = case.facts["gpus"].sources["nvml"].evidence
+    vcpus = cpu.vcpus
+    if isinstance(vcpus, Known):
+        vcpus = Known(vcpus.value / number, (*vcpus.evidence, *evidence))
+    return fact(clause, vcpus, notes=notes)
 
 
 def words(model: str) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from agent.checks._api import Case
 from agent.checks._gpu_cards import JudgeCard, each
 from agent.checks._gpu_driver import judge_cuda, judge_driver
+from agent.checks._gpu_faults import judge_xid
 from agent.checks._gpu_link import judge_nvlink, judge_pcie
 from agent.checks._gpu_model import judge_count, judge_memory, judge_model
 from agent.checks._gpu_power import judge_clocks, judge_power
+from agent.checks._gpu_sharing import judge_whole
 from agent.checks._gpu_state import judge_ecc, judge_mig, judge_p2p
 from agent.checks._gpu_wear import judge_condition
 from agent.checks._judge import unsupported
@@ -37,7 +39,7 @@ GRAMMAR = Section(
     },
 )
 
-FACTS = ("gpus",)
+FACTS = ("gpus", "gpu_share", "kernel_log", "processes")
 _LOG = msg("root, or the output of dmesg from the vendor's root: the kernel log holds the cards' faults")
 _GUEST = msg("lspci -vv of the host: a guest sees the hypervisor's slots, not the machine's")
 NEEDS_ROOT = {"xid": _LOG}
@@ -65,6 +67,8 @@ OF_MACHINE: Mapping[str, Callable[[Clause, Case], Finding]] = {
 OF_CARDS: Mapping[str, Callable[[Clause, Case], Iterator[Finding]]] = {
     "model": judge_model,
     "condition": judge_condition,
+    "whole_card": judge_whole,
+    "xid": judge_xid,
 }
 
 

@@ -1,6 +1,6 @@
 """What nobody asked for but every renter wants to know. Always judged; advisory, because nothing of it was promised.
 
-Not a family of the contract: it has no ``GRAMMAR``.
+A proven falsification alone is a breach without being asked. Not a family of the contract: it has no ``GRAMMAR``.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from agent.checks import _integrity_gpu
 from agent.checks._api import Case
 from agent.checks._disk_wear import health
 from agent.checks._judge import integrity
@@ -18,7 +19,7 @@ from agent.quantity import format_quantity
 from agent.reading import Known, Missing, Reading
 from agent.text import Text, msg
 
-FACTS = ("cpu", "system")
+FACTS = ("cpu", "system", *_integrity_gpu.FACTS)
 
 STEAL_PERCENT = 1.0
 SMALL_SHM = 64 << 20  # Docker's default, on which PyTorch's data loaders die of SIGBUS

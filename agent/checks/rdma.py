@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+from agent.checks._api import Case
+from agent.checks._judge import compare_values, fact, finding, unreadable, unsupported
+from agent.facts.gpus import GpusFacts
+from agent.facts.rdma import Hca, Port, RdmaFacts
 from agent.grammar import Section, count, flag, rate
+from agent.model import Clause, Finding, Limit
+from agent.quantity import convert
+from agent.reading import Known, Missing, Reading
+from agent.text import Text, msg
 
 GRAMMAR = Section(
     clauses={
@@ -12,3 +23,153 @@ GRAMMAR = Section(
         "gpudirect": flag(),
     },
 )
+
+FACTS = ("gpus", "rdma")
+PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
+
+
+def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
+    """Devices as the kernel shows them; what they carry is measured, not judged here."""
+    rdma: RdmaFacts = case.facts["rdma"]
+    for clause in clauses:
+        if clause.name == "devices":
+            yield _devices(clause, case, rdma)
+        elif clause.name == "rate":
+            yield from _rates(clause, case, rdma)
+        elif clause.name == "gpudirect":
+            yield _gpudirect(clause, case, rdma)
+        else:
+            yield unsupported(clause)
+
+
+def _hardware(rdma: RdmaFacts) -> Reading[Mapping[str, Hca]]:
+    """Devices on the PCI bus; software ones (rxe, siw) are no promise kept. None at all is a fact."""
+    devices = rdma.devices
+    if isinstance(devices, Missing):
+        return Known({}, devices.evidence) if devices.kind == "not-there" else devices
+    return Known({n: h for n, h in devices.value.items() if h.slot is not None}, devices.evidence)
+
+
+def _promised(case: Case, key: str) -> Optional[Clause]:
+    return next((c for c in case.contract.clauses if c.key == key), None)
+
+
+def _devices(clause: Clause, case: Case, rdma: RdmaFacts) -> Finding:
+    """Where a rate is promised too, slower cards (for storage or management) beside the promised ones don't count."""
+    found = _hardware(rdma)
+    if isinstance(found, Missing):
+        return unreadable(clause, found)
+    number = len(found.value)
+    wanted = _promised(case, "rdma.rate")
+    if wanted is not None and not compare_values(clause.promise, number):
+        able = [h for h in found.value.values() if _reaches(h, wanted)]
+        number = len(able) if compare_values(clause.promise, len(able)) else number
+    return fact(clause, Known(number, found.evidence), notes=(*_named(found.value), *_unusable(rdma)))
+
+
+def _named(devices: Mapping[str, Hca]) -> tuple[Text, ...]:
+    listed = ", ".join(f"{n} ({_best(h)})" for n, h in sorted(devices.items()))
+    return (msg("devices: {devices}", devices=listed),) if listed else ()
+
+
+def _unusable(rdma: RdmaFacts) -> tuple[Text, ...]:
+    if isinstance(rdma.verbs, Known) and not rdma.verbs.value:
+        return (msg("this environment has no /dev/infiniband/uverbs*: programs cannot use them here"),)
+    return ()
+
+
+def _best(device: Hca) -> str:
+    port = _port(device)
+    if port is None:
+        return "?"
+    state = port.state.value if isinstance(port.state, Known) else "?"
+    speed = f"{port.rate.value / 1e9:g} Gbit/s" if isinstance(port.rate, Known) else "?"
+    return f"{speed}, {state}"
+
+
+def _port(device: Hca) -> Optional[Port]:
+    """The port that counts: the fastest of those that are up, else of all."""
+    up = [p for p in device.ports if isinstance(p.state, Known) and p.state.value == "ACTIVE"]
+    return max(up or device.ports, key=lambda p: p.rate.value if isinstance(p.rate, Known) else 0.0, default=None)
+
+
+def _reaches(device: Hca, wanted: Clause) -> bool:
+    port = _port(device)
+    if port is None or isinstance(port.rate, Missing):
+        return False
+    value = convert(port.rate.value, "bit/s", wanted.promise.unit)
+    return compare_values(wanted.promise, value)
+
+
+def _rates(clause: Clause, case: Case, rdma: RdmaFacts) -> Iterator[Finding]:
+    """Each device; of more than promised only the fastest ones, as the others are for something else."""
+    found = _hardware(rdma)
+    if isinstance(found, Missing):
+        yield unreadable(clause, found)
+        return
+    if not found.value:
+        yield _none(clause, found)
+        return
+    ordered = sorted(found.value, key=lambda n: (-_speed(found.value[n]), n))
+    number = _promised(case, "rdma.devices")
+    many = int(number.promise.value) if number is not None and isinstance(number.promise.value, (int, float)) else 0
+    for name in sorted(ordered[: many or len(ordered)]):
+        yield _rate(clause, name, found.value[name], found.evidence)
+
+
+def _none(clause: Clause, found: Known[Mapping[str, Hca]]) -> Finding:
+    reason = msg("the kernel shows no RDMA device on the PCI bus")
+    return finding(clause, "fail", "below-limit", reason, measured=0, evidence=found.evidence)
+
+
+def _speed(device: Hca) -> float:
+    port = _port(device)
+    return port.rate.value if port is not None and isinstance(port.rate, Known) else 0.0
+
+
+def _rate(clause: Clause, name: str, device: Hca, evidence: tuple[str, ...]) -> Finding:
+    """The rate that the port negotiated, provided that it is up."""
+    port = _port(device)
+    if port is None:
+        return unreadable(clause, Missing("not-there", msg("{name} shows no port", name=name), evidence), name)
+    for reading in (port.state, port.rate):
+        if isinstance(reading, Missing):
+            return unreadable(clause, reading, name)
+    state = port.state.value if isinstance(port.state, Known) else ""
+    notes = tuple(_link(port))
+    if state != "ACTIVE":
+        physical = port.physical.value if isinstance(port.physical, Known) else "?"
+        reason = msg("{name} is {state} ({physical}): no link", name=name, state=state, physical=physical)
+        limit = Limit(clause.promise.op, clause.promise.value, clause.promise.unit)
+        fields: dict[str, Any] = {"subject": name, "measured": state, "limit": limit, "evidence": evidence}
+        return finding(clause, "fail", "link-down", reason, notes=notes, **fields)
+    return fact(clause, port.rate, subject=name, unit="bit/s", notes=notes)
+
+
+def _link(port: Port) -> Iterator[Text]:
+    if isinstance(port.speed, Known) and isinstance(port.link_layer, Known):
+        yield msg("{layer}, {speed}", layer=port.link_layer.value, speed=port.speed.value)
+    errors = {
+        n: r.value for n, r in port.counters.items() if isinstance(r, Known) and r.value and n != "port_xmit_wait"
+    }
+    if errors:
+        counted = ", ".join(f"{n} {k}" for n, k in sorted(errors.items()))
+        yield msg("counters since the driver was loaded, of which only growth means something: {c}", c=counted)
+
+
+def _gpudirect(clause: Clause, case: Case, rdma: RdmaFacts) -> Finding:
+    """The module that lets network cards into GPU memory. Without it dma-buf may do, which only a transfer shows."""
+    modules = rdma.modules
+    if isinstance(modules, Missing):
+        return unreadable(clause, modules)
+    loaded = [m for m in PEER_MODULES if modules.value.get(m)]
+    if loaded:
+        notes = (msg("{module} is loaded", module=loaded[0]),)
+        return fact(clause, Known(True, modules.evidence), notes=notes)
+    gpus: GpusFacts = case.facts["gpus"]
+    if isinstance(gpus.kernel_module, Known) and gpus.kernel_module.value == "open":
+        evidence = (*modules.evidence, *gpus.kernel_module.evidence)
+        detail = msg("nvidia_peermem is not loaded; the open driver may do it through dma-buf, which a transfer shows")
+        return unreadable(clause, Missing("unsupported", detail, evidence, msg("load nvidia_peermem")))
+    reason = msg("neither nvidia_peermem nor nv_peer_mem is loaded")
+    return fact(clause, Known(False, modules.evidence), reason=reason)

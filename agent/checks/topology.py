@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+from agent.checks._api import Case
+from agent.checks._gpu_cards import UNCORROBORATED, Card, all_cards, nobody
+from agent.checks._gpu_link import off_fabric
+from agent.checks._judge import finding, unreadable, unsupported
+from agent.checks._nccl import expectation
+from agent.facts.gpus import GpusFacts
+from agent.facts.rdma import RdmaFacts
+from agent.facts.topology import Distance, Pair, TopologyFacts, distances, pairs
 from agent.grammar import Section, distance, one_of
+from agent.model import Clause, Finding, Limit
+from agent.reading import Known, Missing, Reading
+from agent.text import Text, msg
 
 GRAMMAR = Section(
     clauses={
@@ -11,3 +26,189 @@ GRAMMAR = Section(
         "numa": one_of("balanced", aliases={"均衡": "balanced"}),
     },
 )
+
+FACTS = ("gpus", "rdma", "topology")
+_HOST = msg("nvidia-smi topo -m and lspci -tv of the host: a guest sees the hypervisor's tree, not the machine's")
+HIDDEN = {"vm": {"gpu_gpu": _HOST, "gpu_nic": _HOST, "numa": _HOST}}
+
+NEAR = ("NVLink", "PIX", "PXB", "PHB", "NODE", "SYS")  # nearest first
+SHOWN = 6
+
+
+def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
+    """Pairs for the machine as a whole; one card's own trouble is that card's."""
+    for clause in clauses:
+        cards = [c for c in all_cards(case) if c.answers]
+        refused = _refused(clause, case, cards)
+        if refused is not None:
+            yield refused
+        elif clause.name == "gpu_gpu":
+            yield from _gpu_gpu(clause, case, cards)
+        elif clause.name == "gpu_nic":
+            yield from _gpu_nic(clause, case, cards)
+        elif clause.name == "numa":
+            yield _numa(clause, case, cards)
+        else:
+            yield unsupported(clause)
+
+
+def _refused(clause: Clause, case: Case, cards: Sequence[Card]) -> Optional[Finding]:
+    """Why nothing can be said of this machine's topology at all."""
+    if not cards:
+        return unreadable(clause, nobody(case))
+    doubted = next((c for c in cards if c.doubt is not None), None)
+    if doubted is not None and doubted.doubt is not None:
+        return finding(clause, "inconclusive", UNCORROBORATED, doubted.doubt, evidence=doubted.doubt_evidence)
+    guests = [m for c in cards if isinstance(m := c.read("virtualization_mode"), Known) and m.value != "none"]
+    if guests and clause.name != "gpu_gpu":
+        detail = msg("in a virtual machine the PCI tree and the NUMA nodes are the hypervisor's")
+        return unreadable(clause, Missing("unsupported", detail, guests[0].evidence, _HOST))
+    return None
+
+
+# --- GPU to GPU -------------------------------------------------------------------------------------------------------
+
+
+def _gpu_gpu(clause: Clause, case: Case, cards: Sequence[Card]) -> Iterator[Finding]:
+    gpus: GpusFacts = case.facts["gpus"]
+    topology: TopologyFacts = case.facts["topology"]
+    slots = {c.slot for c in cards}
+    found = [p for p in pairs(gpus, topology) if p.one in slots and p.other in slots]
+    off = {c.slot: why for c in cards if (why := off_fabric(c)) is not None}
+    if not found:
+        yield unreadable(clause, Missing("not-there", msg("a single GPU has no other to reach")))
+        return
+    links = {(p.one, p.other): _link(p, off, gpus) for p in found}
+    unknown = [r for r in links.values() if isinstance(r, Missing)]
+    far = {pair for pair, r in links.items() if isinstance(r, Known) and not _kept(clause, r.value)}
+    evidence = tuple(dict.fromkeys(e for r in links.values() for e in r.evidence))
+    culprits = _culprits(far, slots)
+    notes = (*_summary(links), *(expectation(cards, found) if not far and not unknown else ()))
+    for slot in culprits:
+        own = {p for p in far if slot in p}
+        why = off.get(slot)
+        reason = _far(clause, own, links) if why is None else msg("{why}; {far}", why=why, far=_far(clause, own, links))
+        yield _finding(clause, "fail", reason, slot, _farthest(own, links), evidence, notes)
+    rest = {p for p in far if not culprits & set(p)}
+    if rest:
+        yield _finding(clause, "fail", _far(clause, rest, links), None, _farthest(rest, links), evidence, notes)
+    elif unknown:
+        yield unreadable(clause, unknown[0], notes=notes)
+    elif not culprits:
+        yield _finding(clause, "pass", msg("kept"), None, _farthest(set(links), links), evidence, notes)
+
+
+def _finding(
+    clause: Clause,
+    outcome: Any,
+    reason: Text,
+    slot: Optional[str],
+    measured: Any,
+    evidence: tuple[str, ...],
+    notes: tuple[Text, ...],
+) -> Finding:
+    code = "kept" if outcome == "pass" else "above-limit"
+    limit = Limit(clause.promise.op, clause.promise.value, "")
+    fields = {"subject": slot, "measured": measured, "limit": limit, "evidence": evidence, "notes": notes}
+    return finding(clause, outcome, code, reason, **fields)
+
+
+def _link(pair: Pair, off: Mapping[str, Text], gpus: GpusFacts) -> Reading[str]:
+    """NVLink where both ends have it and are on the fabric; else the PCI path, by sysfs before nvidia-smi."""
+    evidence = tuple(dict.fromkeys((*pair.nvlinks.evidence, *pair.link.evidence, *gpus.pci.gpus.evidence)))
+    joined = pair.one not in off and pair.other not in off
+    if isinstance(pair.nvlinks, Known):
+        linked = pair.nvlinks.value > 0
+    else:
+        linked = isinstance(pair.link, Known) and pair.link.value.startswith("NV")
+    if linked and joined:
+        return Known("NVLink", evidence)
+    if pair.computed.link is not None:
+        return Known(pair.computed.link, evidence)
+    if isinstance(pair.link, Known) and pair.link.value in NEAR:
+        return Known(pair.link.value, evidence)
+    return Missing("unsupported", pair.computed.why, evidence)
+
+
+def _kept(clause: Clause, link: str) -> bool:
+    wanted = str(clause.promise.value)
+    return link == wanted if clause.promise.op == "==" else NEAR.index(link) <= NEAR.index(wanted)
+
+
+def _culprits(far: set[tuple[str, str]], slots: set[str]) -> set[str]:
+    """Cards that reach nobody as promised while the others reach each other: their fault, not the machine's."""
+    if len(slots) < 3:
+        return set()
+    lonely = {s for s in slots if sum(s in p for p in far) == len(slots) - 1}
+    return lonely if len(lonely) < len(slots) - 1 else set()
+
+
+def _far(clause: Clause, some: set[tuple[str, str]], links: Mapping[tuple[str, str], Reading[str]]) -> Text:
+    named = [f"{a} – {b} ({r.value})" for a, b in sorted(some) if isinstance(r := links[a, b], Known)]
+    shown = ", ".join(named[:SHOWN]) + (f" … ({len(named)})" if len(named) > SHOWN else "")
+    return msg("promised {promised}; {pairs}", promised=clause.promise.written, pairs=shown)
+
+
+def _farthest(some: set[tuple[str, str]], links: Mapping[tuple[str, str], Reading[str]]) -> str:
+    known = [r.value for p in some if isinstance(r := links[p], Known)]
+    return max(known, key=NEAR.index) if known else "?"
+
+
+def _summary(links: Mapping[tuple[str, str], Reading[str]]) -> tuple[Text, ...]:
+    counted = Counter(r.value for r in links.values() if isinstance(r, Known))
+    parts = [f"{counted[word]} × {word}" for word in NEAR if counted[word]]
+    return (msg("pairs of GPUs: {pairs}", pairs=", ".join(parts)),) if parts else ()
+
+
+# --- GPU to NIC -------------------------------------------------------------------------------------------------------
+
+
+def _gpu_nic(clause: Clause, case: Case, cards: Sequence[Card]) -> Iterator[Finding]:
+    """Each card's nearest network card; where there are RDMA devices, only they count."""
+    gpus: GpusFacts = case.facts["gpus"]
+    near = [d for d in distances(gpus, case.facts["topology"]) if d.kind == "net"]
+    rdma: Optional[RdmaFacts] = case.facts.get("rdma")
+    able = {h.slot for h in rdma.devices.value.values()} if rdma and isinstance(rdma.devices, Known) else set()
+    near = [d for d in near if d.device in able] or near
+    for card in cards:
+        mine = {d: link for d in near if d.gpu == card.slot and (link := _distance(d)) is not None}
+        evidence = tuple(dict.fromkeys((*gpus.pci.gpus.evidence, *(e for d in mine for e in d.link.evidence))))
+        if not mine:
+            detail = msg("no network card is to be seen whose distance could be told")
+            yield unreadable(clause, Missing("not-there", detail, evidence), card.slot)
+            continue
+        device, link = min(mine.items(), key=lambda item: NEAR.index(item[1]))
+        names = ", ".join(device.names)
+        kept = _kept(clause, link)
+        reason = msg("the nearest network card is {names}, {link} away", names=names, link=link)
+        notes = (msg("{names}: {link}, {why}", names=names, link=link, why=device.computed.why),)
+        yield _finding(clause, "pass" if kept else "fail", reason, card.slot, link, evidence, notes)
+
+
+def _distance(found: Distance) -> Optional[str]:
+    if found.computed.link is not None:
+        return found.computed.link
+    return found.link.value if isinstance(found.link, Known) and found.link.value in NEAR else None
+
+
+# --- NUMA -------------------------------------------------------------------------------------------------------------
+
+
+def _numa(clause: Clause, case: Case, cards: Sequence[Card]) -> Finding:
+    """As many cards on each NUMA node that has any, and not all on one of several."""
+    nodes = {c.slot: c.gpu.any("numa_node", "pci", "nvml") for c in cards}
+    missing = next((r for r in nodes.values() if isinstance(r, Missing)), None)
+    if missing is not None:
+        return unreadable(clause, missing)
+    counted = Counter(r.value for r in nodes.values() if isinstance(r, Known))
+    evidence = tuple(dict.fromkeys(e for r in nodes.values() for e in r.evidence))
+    shown = ", ".join(f"node {n}: {k} GPUs" for n, k in sorted(counted.items()))
+    even = max(counted.values()) - min(counted.values()) <= len(cards) % len(counted)
+    there: Reading[tuple[int, ...]] = case.facts["gpus"].pci.numa_nodes
+    alone = isinstance(there, Known) and len(there.value) == 1
+    balanced = even and (len(counted) > 1 or len(cards) == 1 or alone)
+    reason = msg("{nodes}", nodes=shown)
+    fields: dict[str, Any] = {"measured": shown, "evidence": evidence}
+    if balanced:
+        return finding(clause, "pass", "kept", reason, **fields)
+    return finding(clause, "fail", "not-equal", reason, **fields)

@@ -1,0 +1,91 @@
+"""Judging what the kernel log says of the cards. Pure.
+
+Xids that a program's own bug causes are nobody's fault but the program's; those of hardware, NVLink, driver firmware
+and worn memory are what ``xid: none`` is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Optional
+
+from agent.checks._api import Case
+from agent.checks._gpu_cards import all_cards, nobody
+from agent.checks._judge import finding, unreadable
+from agent.facts.kernel_log import KernelLog, KernelLogFacts, LogEvent
+from agent.model import Clause, Finding
+from agent.reading import Known, Missing, Reading
+from agent.text import Text, msg
+from agent.tools.xid import MEANING
+
+BLAMED = ("hardware", "nvlink", "driver", "wear")
+HARD = ("hardware", "nvlink")
+LOST = ("fallen_off_bus", "probe_failed")
+SHOWN = 5
+
+
+def log(case: Case) -> Reading[KernelLog]:
+    """The log as it was before the run."""
+    facts: Optional[KernelLogFacts] = case.facts.get("kernel_log")
+    return facts.log if facts is not None else Missing("left-out", msg("the kernel log was not read"))
+
+
+def by_slot(found: KernelLog, classes: tuple[str, ...]) -> Mapping[Optional[str], tuple[LogEvent, ...]]:
+    """GPU events of these classes, by the slot that their line names."""
+    slots: dict[Optional[str], list[LogEvent]] = {}
+    for event in found.gpu_events:
+        if event.class_ in classes or event.kind in LOST:
+            slots.setdefault(event.slot, []).append(event)
+    return {where: tuple(events) for where, events in slots.items()}
+
+
+def said(events: tuple[LogEvent, ...]) -> Text:
+    """What the log says, each kind of event once with its number."""
+    counted: dict[str, int] = {}
+    for event in events:
+        counted[name(event)] = counted.get(name(event), 0) + 1
+    parts = [msg("{event} ({n} times)", event=e, n=n) if n > 1 else msg("{event}", event=e) for e, n in counted.items()]
+    return msg("the kernel log says: {events}", events=tuple(parts[:SHOWN]))
+
+
+def name(event: LogEvent) -> str:
+    """``Xid 79: GPU fell off the bus``."""
+    if event.xid is None:
+        return event.text
+    meaning = MEANING.get(event.xid)
+    return f"Xid {event.xid}: {meaning}" if meaning else f"Xid {event.xid}"
+
+
+def judge_xid(clause: Clause, case: Case) -> Iterator[Finding]:
+    """Each card with a fault in the log fails; without any, the whole log since boot keeps the promise."""
+    found = log(case)
+    if isinstance(found, Missing):
+        yield unreadable(clause, found)
+        return
+    blamed = by_slot(found.value, BLAMED)
+    for where, events in blamed.items():
+        fields = {"subject": where, "measured": len(events), "evidence": found.evidence, "notes": _raw(events)}
+        yield finding(clause, "fail", "xid", said(events), **fields)
+    if not blamed:
+        yield _none(clause, case, found)
+
+
+def _raw(events: tuple[LogEvent, ...]) -> tuple[Text, ...]:
+    return tuple(msg("{line}", line=e.raw.strip()) for e in events[:SHOWN])
+
+
+def _none(clause: Clause, case: Case, found: Known[KernelLog]) -> Finding:
+    if not any(c.answers for c in all_cards(case)):
+        return unreadable(clause, nobody(case))
+    unreadable_lines = [e for e in found.value.events if e.kind == "unreadable_xid"]
+    if unreadable_lines:
+        detail = msg("{n} lines about Xids cannot be read", n=len(unreadable_lines))
+        return unreadable(clause, Missing("unparsable", detail, found.evidence), notes=_raw(tuple(unreadable_lines)))
+    if not found.value.since_boot:
+        detail = msg("the kernel log does not reach back to the start of the machine: earlier faults are not in it")
+        grant = msg("let this user read the journal of this boot (journalctl -k -b)")
+        return unreadable(clause, Missing("unsupported", detail, found.evidence, grant))
+    others = found.value.gpu_events
+    notes = (msg("not counted, as programs cause them: {n} Xids", n=len(others)),) if others else ()
+    reason = msg("no Xid of hardware, NVLink or driver since the machine started")
+    return finding(clause, "pass", "kept", reason, measured=0, evidence=found.evidence, notes=notes)
