@@ -90,19 +90,33 @@ def _all_said(found: Nvml) -> Nvml:
 
 
 def slots(found: Answer) -> Reading[tuple[str, ...]]:
-    """The slots of the GPUs that NVML could open."""
+    """The slots of the GPUs that NVML could open; Missing where it counts some and tells the slot of none."""
     if isinstance(found, Missing):
         return found
     if isinstance(found.count, Missing):
         return found.count
     listed = {gpu.slot for gpu in found.gpus.values() if gpu.slot is not None}
+    if found.gpus and not listed:
+        return _why(next(iter(found.gpus.values())))
     return Known(tuple(sorted(listed, key=order)), found.count.evidence)
 
 
 def unopened(found: Answer) -> tuple[tuple[int, str], ...]:
-    """Index and reason of each GPU that NVML counts and could not open."""
+    """Index and reason of each GPU that NVML counts and could not open, or whose slot it does not tell."""
     gpus = () if isinstance(found, Missing) else tuple(found.gpus.values())
-    return tuple((g.index, str(g.source.absent.detail)) for g in gpus if g.slot is None and g.source.absent is not None)
+    return tuple((g.index, str(_why(g).detail)) for g in gpus if g.slot is None)
+
+
+def _why(gpu: NvmlGpu) -> Missing:
+    """Why a GPU has no slot."""
+    told = gpu.source.get("slot")
+    assert isinstance(told, Missing)
+    return gpu.source.absent or told
+
+
+def count(found: Answer) -> Reading[int]:
+    """How many GPUs NVML counts, openable or not."""
+    return found if isinstance(found, Missing) else found.count
 
 
 def by_slot(found: Answer, elsewhere: Sequence[str]) -> dict[str, NvmlGpu]:

@@ -102,7 +102,8 @@ class GpusFacts:
 
     - ``sources``: by source, the slots it lists, or why it lists none. A GPU that NVML counts and cannot open has no
       slot there; see ``unopened``.
-    - ``unopened``: index and NVML's error of each such GPU.
+    - ``counted``: how many GPUs NVML counts; ``unopened``: index and NVML's error of each that it could not open or
+      place.
     - ``driver``: kernel and library versions by source: ``nvml``, ``smi``, ``proc`` (the loaded kernel module).
     - ``cuda_version``: the newest CUDA that the driver can run, by source: ``nvml``, ``smi``, ``cuda`` (``12.4``).
     - ``smi``: the parsed ``nvidia-smi -q -x``; ``nvidia_smi``: all of that name on the PATH, first one first;
@@ -122,6 +123,7 @@ class GpusFacts:
 
     gpus: tuple[Gpu, ...]
     sources: Mapping[str, Reading[tuple[str, ...]]]
+    counted: Reading[int]
     unopened: tuple[tuple[int, str], ...]
     driver: Mapping[str, Reading[str]]
     cuda_version: Mapping[str, Reading[str]]
@@ -193,6 +195,7 @@ def collect(host: Host, asked: Asked) -> GpusFacts:
     return GpusFacts(
         gpus=tuple(_gpu(s, opened.get(s), listed, smi, devices, driver, by_cuda) for s in every if s not in hidden),
         sources=listed,
+        counted=_nvml.count(by_nvml),
         unopened=_nvml.unopened(by_nvml),
         driver={
             "nvml": by_nvml.driver if isinstance(by_nvml, Nvml) else by_nvml,
