@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parents[1]
 AGENT = ROOT / "agent"
 # Each imports only from those before it, and from its own folder. A new module takes its place here.
 ORDER = (
-    "__init__ text quantity reading stats model resources gpu_names catalogue tools evidence host serve probes facts "
+    "__init__ text quantity reading stats model resources gpu_names catalogue tools evidence host serve probes facts inventory "
     "doctor bench grammar checks source contract_keys contract_schema contradictions contract plan course verdict "
-    "inventory result report runner cli __main__"
+    "result report runner cli __main__"
 ).split()
 STARTERS = {"subprocess", "multiprocessing", "pty", "concurrent.futures"}
 STARTING_CALLS = {"system", "popen", "posix_spawn", "posix_spawnp"}

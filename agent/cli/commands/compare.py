@@ -1,0 +1,81 @@
+"""``accept compare RUN_A RUN_B``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+import click
+
+from agent.cli.shared import LANGUAGE, RUN_FOLDER, language_of, load_run, translate_for
+from agent.cli.terminal import Terminal
+from agent.compare import Comparison, compare
+from agent.quantity import format_quantity
+from agent.text import Text, msg
+
+CHANGED, NOT_COMPARABLE = 1, 3
+
+
+@click.command(name="compare")
+@click.argument("before", metavar="RUN_A", type=RUN_FOLDER)
+@click.argument("after", metavar="RUN_B", type=RUN_FOLDER)
+@click.option("--format", "name", type=click.Choice(["txt", "json"]), default="txt", show_default=True)
+@LANGUAGE
+def command(before: Path, after: Path, name: str, lang: Optional[str]) -> int:
+    """What changed from RUN_A to RUN_B, beyond noise.
+
+    Exit 0: nothing. 1: something. 3: the runs have nothing in common.
+    """
+    found = compare(load_run(before, lang), load_run(after, lang))
+    if name == "json":
+        click.echo(json.dumps(_plain(found), ensure_ascii=False, indent=1))
+    else:
+        terminal = Terminal(translate_for(language_of(lang)))
+        for line in lines(found):
+            terminal.say(line)
+    if not found.comparable:
+        return NOT_COMPARABLE
+    return CHANGED if found.changed else 0
+
+
+def lines(found: Comparison) -> Iterator[Text]:
+    """The comparison in words, what matters most first."""
+    if not found.comparable:
+        yield msg("the runs have another contract and no measurement in common: not comparable")
+    elif not found.same_contract:
+        yield msg("the runs were judged by different contracts")
+    yield msg("the same machine") if found.same_machine else msg("not the same machine, or parts were exchanged:")
+    for d in found.parts:
+        yield msg("  {where}: {before} → {after}", where=d.where, before=_shown(d.before), after=_shown(d.after))
+    for turn in found.turns:
+        yield msg("  {id}: {before} → {after}", id=turn.id, before=turn.before or "–", after=turn.after or "–")
+    for d in found.facts:
+        yield msg("  {where}: {before} → {after}", where=d.where, before=_shown(d.before), after=_shown(d.after))
+    beyond = [c for c in found.changes if c.beyond_noise]
+    for c in beyond:
+        before, after = format_quantity(c.before, c.unit), format_quantity(c.after, c.unit)
+        relative = f"{100 * c.relative:+.1f}"
+        yield msg("  {key}: {before} → {after} ({change} %)", key=c.key, before=before, after=after, change=relative)
+    yield msg("{n} of {m} measurements changed beyond noise", n=len(beyond), m=len(found.changes))
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _plain(found: Comparison) -> dict[str, Any]:
+    turns = [{"id": t.id, "before": t.before, "after": t.after} for t in found.turns]
+    data = dataclasses.asdict(dataclasses.replace(found, turns=()))
+    beyond = [c.key for c in found.changes if c.beyond_noise]
+    return {
+        "schema": "accept.comparison/1",
+        **{k: v for k, v in data.items() if k != "turns"},
+        "turns": turns,
+        "beyond_noise": beyond,
+        "changed": found.changed,
+    }
