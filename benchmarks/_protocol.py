@@ -26,8 +26,9 @@ OLDEST_PYTHON = (3, 8)
 class Unable(Exception):
     """Why this cannot be done here.
 
-    ``kind``: no-torch, torch-broken, needs-torch, needs-python, needs-hardware, no-cuda, refused (the call is there
-    and fails), out-of-memory, cuda-error, bad-request. ``needs`` is the version or the hardware that would do.
+    ``kind``: no-torch, torch-broken, needs-torch, needs-python, needs-hardware, no-driver, no-cuda, refused (the call
+    is there and fails), out-of-memory, cuda-error, ecc-error (the card itself reports an uncorrectable memory error),
+    bad-request. ``needs`` is the version or the hardware that would do.
     """
 
     def __init__(self, kind, detail, needs=None):
@@ -123,6 +124,17 @@ def devices(torch, kind):
     if not torch.cuda.is_available():
         raise Unable("no-cuda", why_no_cuda(torch))
     return [cuda_device(torch, index) for index in range(torch.cuda.device_count())]
+
+
+def chosen(found, request):
+    """Those of ``found`` that ``indexes`` of the request names; all without it."""
+    if request.get("indexes") is None:
+        return found
+    wanted = asked(request, "indexes", list)
+    picked = [d for d in found if d["index"] in wanted]
+    if not picked:
+        raise Unable("bad-request", "indexes: %r are no devices here" % (wanted,))
+    return picked
 
 
 def why_no_cuda(torch):
@@ -225,6 +237,27 @@ def nccl_version(torch):
         return None
     found = torch.cuda.nccl.version()
     return ".".join(str(n) for n in found) if isinstance(found, tuple) else str(found)
+
+
+class Guard:
+    """Turns what a device says in a RuntimeError into Unable; a mistake of ours stays a traceback."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error is None or not isinstance(error, (RuntimeError, MemoryError)):
+            return
+        if isinstance(error, NotImplementedError):
+            return  # a RuntimeError of Python's: the type is not implemented, which the callers report
+        if is_out_of_memory(error):
+            raise Unable("out-of-memory", first_line(error)) from error
+        if "CUDA" in str(error) or "CUBLAS" in str(error):
+            raise Unable("cuda-error", first_line(error)) from error
+
+
+def first_line(error):
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:400]
 
 
 def is_out_of_memory(error):

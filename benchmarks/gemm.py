@@ -51,11 +51,7 @@ def measure(request):
     clock = protocol.Clock(protocol.asked(request, "limit_s", float))
     if request.get("threads") is not None:
         torch.set_num_threads(protocol.asked(request, "threads", int))
-    found = protocol.devices(torch, kind)
-    if request.get("indexes") is not None:
-        found = [d for d in found if d["index"] in protocol.asked(request, "indexes", list)]
-        if not found:
-            raise protocol.Unable("bad-request", "indexes: %r are no devices here" % (request["indexes"],))
+    found = protocol.chosen(protocol.devices(torch, kind), request)
     return {
         "device": kind,
         "devices": found,
@@ -170,16 +166,16 @@ class Gemm:
             detail = "%s has no units for %s" % (torch.cuda.get_device_name(self.index), self.dtype)
             raise protocol.Unable("needs-hardware", detail, needs)
         try:
-            with self.guarded():
+            with protocol.Guard():
                 self.prepare(PROBE_SHAPE)
                 self.multiply()
                 self.sync()
         except (AttributeError, NotImplementedError, TypeError) as error:
-            raise protocol.Unable("needs-torch", "%s: %s" % (self.api, first_line(error)), since) from error
+            raise protocol.Unable("needs-torch", "%s: %s" % (self.api, protocol.first_line(error)), since) from error
         except RuntimeError as error:
             missing = "not implemented for" in str(error)
             kind = "needs-torch" if missing else "refused"
-            raise protocol.Unable(kind, "%s: %s" % (self.api, first_line(error)), None) from error
+            raise protocol.Unable(kind, "%s: %s" % (self.api, protocol.first_line(error)), None) from error
 
     # -------------------------------------------------- operands
 
@@ -193,7 +189,7 @@ class Gemm:
         # One generator for all sets: the same seed gives each device the same numbers.
         generator = self.torch.Generator(device=self.device).manual_seed(self.seed)
         m, n, k = shape
-        with self.guarded():
+        with protocol.Guard():
             first = self.operands(generator, m, n, k)
             size = sum(t.numel() * t.element_size() for t in first)
             wanted = CPU_OPERAND_BYTES if self.kind == "cpu" else OPERAND_BYTES
@@ -249,7 +245,7 @@ class Gemm:
     # -------------------------------------------------- blocks
 
     def time(self, warmup_s, samples, sample_s):
-        with self.guarded():
+        with protocol.Guard():
             return protocol.timed_block(self.multiply, self.sync, warmup_s, samples, sample_s)
 
     def block(self, request, number, tolerance):
@@ -258,7 +254,7 @@ class Gemm:
             protocol.asked(request, "samples", int),
             protocol.asked(request, "sample_s", float),
         )
-        with self.guarded():
+        with protocol.Guard():
             entry, row = self.entry_error(number), self.row_error(number)
         return {
             "started_at": timing["started_at"],
@@ -316,36 +312,9 @@ class Gemm:
             tensor = tensor.float()  # not every torch picks from fp8
         return tensor.index_select(axis, which.to(tensor.device)).cpu().double()
 
-    def guarded(self):
-        return Guard(self)
-
-
-class Guard:
-    """Turns what a device says in a RuntimeError into a typed error; a mistake of ours stays a traceback."""
-
-    def __init__(self, gemm):
-        self.gemm = gemm
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        if error is None or not isinstance(error, (RuntimeError, MemoryError)):
-            return
-        if isinstance(error, NotImplementedError):
-            return  # a RuntimeError of Python's: the type is not implemented, which the probe reports
-        if protocol.is_out_of_memory(error):
-            raise protocol.Unable("out-of-memory", first_line(error)) from error
-        if "CUDA" in str(error) or "CUBLAS" in str(error):
-            raise protocol.Unable("cuda-error", first_line(error)) from error
-
 
 def finite(number):
     return number if number < float("inf") else None  # not a number fails the comparison too
-
-
-def first_line(error):
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:400]
 
 
 if __name__ == "__main__":

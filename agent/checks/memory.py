@@ -9,7 +9,7 @@ from agent.bench.cpu_memory_bandwidth import CpuMemoryBandwidthStep
 from agent.bench.step import Step
 from agent.checks._api import Case
 from agent.checks._gpu_cards import UNCORROBORATED, all_cards, nobody
-from agent.checks._judge import compare_values, fact, rate, unreadable
+from agent.checks._judge import compare_values, fact, finding, rate, unreadable
 from agent.checks._measured import wrong_result
 from agent.facts.memory import MemoryFacts
 from agent.grammar import Section, ratio, size
