@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 AGENT = ROOT / "agent"
 # Each imports only from those before it, and from its own folder. A new module takes its place here.
 ORDER = (
-    "__init__ text quantity reading stats model resources gpu_names catalogue tools evidence host serve probes facts inventory "
-    "doctor bench grammar checks source contract_keys contract_schema contradictions contract plan course verdict "
+    "__init__ text quantity reading stats model resources gpu_names catalogue tools evidence host serve probes facts "
+    "inventory doctor bench grammar checks source contract_keys contract_schema contradictions contract plan course verdict "
     "result report runner cli __main__"
 ).split()
 STARTERS = {"subprocess", "multiprocessing", "pty", "concurrent.futures"}
