@@ -14,8 +14,8 @@ AGENT = ROOT / "agent"
 # Each imports only from those before it, and from its own folder. A new module takes its place here.
 ORDER = (
     "__init__ text quantity reading stats model resources gpu_names catalogue tools evidence host serve probes facts "
-    "inventory doctor bench grammar checks source contract_keys contract_schema contradictions contract plan course verdict "
-    "result report runner cli __main__"
+    "inventory doctor bench grammar checks source contract_keys contract_schema contradictions contract plan course "
+    "verdict result report runner compare cli __main__"
 ).split()
 STARTERS = {"subprocess", "multiprocessing", "pty", "concurrent.futures"}
 STARTING_CALLS = {"system", "popen", "posix_spawn", "posix_spawnp"}
