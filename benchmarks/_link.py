@@ -45,6 +45,8 @@ class Nvml:
         generation, width = ctypes.c_uint(), ctypes.c_uint()
         self._check("nvmlDeviceGetCurrPcieLinkGeneration", self.handle, ctypes.byref(generation))
         self._check("nvmlDeviceGetCurrPcieLinkWidth", self.handle, ctypes.byref(width))
+        if not generation.value or not width.value:
+            raise OSError("NVML tells no link: %dx%d" % (generation.value, width.value))
         return generation.value, width.value
 
     def used(self):
