@@ -20,6 +20,7 @@
 #define INVALID_VALUE 1
 #define OUT_OF_MEMORY 2
 #define NOT_INITIALIZED 3
+#define NO_DEVICE 100
 #define INVALID_DEVICE 101
 #define INVALID_CONTEXT 201
 #define NOT_SUPPORTED 801
@@ -163,8 +164,8 @@ CUresult cuInit(uint flags) {
     if (code != SUCCESS) return code;
     pthread_once(&visible_once, find_visible);
     for (int i = 0; i < GPUS; i++) contexts[i].device = i;
-    initialized = 1;
-    return visible_count == 0 ? 100 : SUCCESS;
+    initialized = visible_count > 0;
+    return initialized ? SUCCESS : NO_DEVICE;
 }
 
 CUresult cuDriverGetVersion(int *out) {
@@ -494,6 +495,15 @@ static void write_to(int gpu, const unsigned char *from, size_t offset, size_t s
     }
 }
 
+static void fill(int gpu, size_t offset, uint word, size_t size) {
+    uint piece[1 << 14];
+    for (size_t i = 0; i < sizeof piece / sizeof *piece; i++) piece[i] = word;
+    for (size_t done = 0, part; done < size; done += part) {
+        part = size - done < sizeof piece ? size - done : sizeof piece;
+        write_to(gpu, (const unsigned char *)piece, offset + done, part);
+    }
+}
+
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t size) {
     int gpu;
     if (current == NULL) return INVALID_CONTEXT;
@@ -561,8 +571,7 @@ CUresult cuMemsetD32_v2(CUdeviceptr to, uint word, size_t count) {
     int gpu;
     if (current == NULL) return INVALID_CONTEXT;
     if (block_of(to, count * 4, &gpu) == NULL || to % 4) return INVALID_VALUE;
-    size_t offset = (size_t)(to - address_of(gpu, 0));
-    for (size_t i = 0; i < count; i++) write_to(gpu, (const unsigned char *)&word, offset + i * 4, 4);
+    fill(gpu, (size_t)(to - address_of(gpu, 0)), word, count * 4);
     return SUCCESS;
 }
 
@@ -570,8 +579,7 @@ CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t count) {
     int gpu;
     if (current == NULL) return INVALID_CONTEXT;
     if (block_of(to, count, &gpu) == NULL) return INVALID_VALUE;
-    size_t offset = (size_t)(to - address_of(gpu, 0));
-    for (size_t i = 0; i < count; i++) write_to(gpu, &byte, offset + i, 1);
+    fill(gpu, (size_t)(to - address_of(gpu, 0)), byte * 0x01010101u, count);
     return SUCCESS;
 }
 

@@ -499,7 +499,7 @@ def _table_rows(index: int, card: Card) -> Iterator[str]:
 def _process_rows(index: int, card: Card) -> Iterator[str]:
     for process in card.processes:
         used = NA if process.mib is None else f"{process.mib}MiB"
-        yield f"|{index:>5}   N/A  N/A {process.pid:>16}{process.type:>7}   {process.name[:28]:<28} {used:>17} |"
+        yield f"|{index:>5}   N/A  N/A {process.pid:>16}{process.type:>7}   {process.name[:28]:<28} {used:>16} |"
 
 
 def fields(cards: Sequence[Card], driver: str) -> Iterator[str]:

@@ -360,6 +360,9 @@ def as_other_user(node: Node) -> Node:
 # --- what has to come out --------------------------------------------------------------------------------------
 
 
+Make = Callable[[], Node]
+
+
 @dataclass(frozen=True)
 class Case:
     """``contract`` is a file in ``tests/fakenode/contracts``; ``verdict`` what ``accept run --profile facts`` says.
@@ -369,7 +372,7 @@ class Case:
     findings that must fail without deciding.
     """
 
-    node: Callable[[], Node]
+    node: Make
     contract: str
     verdict: str
     fails: tuple[str, ...] = ()
@@ -377,7 +380,7 @@ class Case:
     advisory: tuple[str, ...] = ()
 
 
-def _h100(change: Callable[[Node], Node]) -> Callable[[], Node]:
+def _h100(change: Callable[[Node], Node]) -> Make:
     return lambda: change(healthy.h100())
 
 
