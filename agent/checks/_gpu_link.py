@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Optional
 
-from agent.checks._gpu_cards import Card, needs_load
+from agent.checks._api import Case
+from agent.checks._gpu_cards import Card, each, needs_load
 from agent.checks._judge import fact, finding, unreadable
+from agent.checks._link_under_load import judge_under_load
 from agent.facts._source import Fabric, NvLink, first
 from agent.grammar import Link, parse_link
 from agent.model import Clause, Finding, Limit
@@ -20,7 +23,12 @@ LINK_GBS = {1: 40.0, 2: 50.0, 3: 50.0, 4: 50.0, 5: 50.0, 6: 50.0, 7: 100.0}
 # --- PCIe -------------------------------------------------------------------------------------------------------------
 
 
-def judge_pcie(clause: Clause, card: Card) -> Finding:
+def judge_pcie(clause: Clause, case: Case) -> Iterator[Finding]:
+    """Every card that answers."""
+    yield from each(clause, case, lambda asked, card: _pcie(asked, card, case))
+
+
+def _pcie(clause: Clause, card: Card, case: Case) -> Finding:
     """What card or slot can reach at most is a fact; what they run at is judged under load (design rule 7)."""
     wanted = parse_link(str(clause.promise.value))
     assert wanted is not None
@@ -36,6 +44,9 @@ def judge_pcie(clause: Clause, card: Card) -> Finding:
         reason = msg("card and slot reach {most} at most, promised {wanted}", most=str(most), wanted=str(wanted))
         limit = Limit(clause.promise.op, str(wanted), "")
         return finding(clause, "fail", "below-limit", reason, measured=str(most), limit=limit, **fields)
+    under_load = judge_under_load(clause, case, card.slot, wanted, fields)
+    if under_load is not None:
+        return under_load
     if len(known) < len(asked):
         missing = next(r for r in asked.values() if isinstance(r, Missing))
         return unreadable(clause, missing, card.slot, notes=notes)

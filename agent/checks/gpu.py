@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from agent.bench.step import Step
 from agent.checks._api import Case
+from agent.checks._device_memory import pcie_step
 from agent.checks._gpu_cards import JudgeCard, each
 from agent.checks._gpu_driver import judge_cuda, judge_driver
 from agent.checks._gpu_faults import judge_xid
@@ -55,7 +57,6 @@ OF_CARD: Mapping[str, JudgeCard] = {
     "mig": judge_mig,
     "power_limit": judge_power,
     "clocks": judge_clocks,
-    "pcie": judge_pcie,
     "nvlink": judge_nvlink,
 }
 OF_MACHINE: Mapping[str, Callable[[Clause, Case], Finding]] = {
@@ -67,9 +68,16 @@ OF_MACHINE: Mapping[str, Callable[[Clause, Case], Finding]] = {
 OF_CARDS: Mapping[str, Callable[[Clause, Case], Iterator[Finding]]] = {
     "model": judge_model,
     "condition": judge_condition,
+    "pcie": judge_pcie,
     "whole_card": judge_whole,
     "xid": judge_xid,
 }
+
+
+def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
+    """The link shows under load only; all else is read."""
+    if "gpus" in case.facts and any(c.name == "pcie" for c in clauses):
+        yield pcie_step(case)
 
 
 def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
