@@ -49,7 +49,8 @@ class Gpu:
       ``aer_fatal`` (int, totals since boot);
     - ``proc`` (``/proc/driver/nvidia/gpus/*/information``) has ``name``, ``uuid``, ``vbios``, ``minor``, ``slot``,
       ``excluded`` (bool: the driver was told to leave it alone), ``gsp_version``;
-    - ``cuda`` has ``ordinal``, ``name``, ``uuid``, ``slot``, ``sm_count``, ``memory_total_mib``, ``clock_sm_max_mhz``,
+    - ``cuda`` has ``ordinal``, ``name``, ``uuid``, ``slot``, ``sm_count``, ``memory_total_mib`` (without
+      the driver's reserve, so a little less than NVML's), ``clock_sm_max_mhz``,
       ``clock_mem_max_mhz``, ``bus_width_bits``, ``l2_bytes`` (int), ``compute_capability``, ``ecc_current``,
       ``integrated`` (bool), ``compute_mode``.
     """
