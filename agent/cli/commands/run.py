@@ -9,6 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional
+from zipfile import is_zipfile
 
 import click
 
@@ -180,7 +181,7 @@ def _resumed(folder: Path, contract: Optional[Path], lang: Optional[str]) -> Job
 def _detach(job: Job) -> int:
     """Start the agent again on the prepared folder, in a session of its own."""
     program = sys.argv[0]
-    own = [sys.executable, program] if program.endswith(".pyz") else [sys.executable, "-m", "agent.cli.main"]
+    own = [sys.executable, program] if is_zipfile(program) else [sys.executable, "-m", "agent.cli.main"]
     pid = spawn_detached([*own, "run", "--resume", str(job.folder), "--yes", "--lang", job.language], job.folder / LOG)
     translate = translate_for(job.language)
     for line in (
