@@ -4,8 +4,11 @@
  *     N cuda.capacity BYTES        what is really there (default: 64 MiB, or the claimed total if that is less);
  *                                  addresses beyond it wrap around, as on a card with a forged size
  *     N cuda.flip OFFSET:BIT ...   bits that read wrong, by their place in the memory that is really there
+ *     N cuda.held BYTES            what somebody else holds: neither free nor to be allocated
  *     N cuda.rate H2D D2H D2D      bytes per second of copies; 0 is as fast as the host
- * There are no kernels: what needs one is not here. */
+ *     N cuda.jit right|wrong|blind what becomes of the kernels of benchmarks/_pattern.py: done here in C under their
+ *                                  names; writing every thousandth word wrong; never finding anything. Without it
+ *                                  no module can be loaded */
 #define _GNU_SOURCE
 #include "answers.h"
 
@@ -39,7 +42,7 @@ struct block {
 struct memory {
     pthread_mutex_t lock;
     unsigned char *bytes;
-    size_t total, capacity;
+    size_t total, held, capacity;
     struct block blocks[BLOCKS];
     int count;
 };
@@ -69,6 +72,8 @@ static const struct {
     {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
     {304, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
@@ -348,6 +353,7 @@ static struct memory *memory_of(int gpu) {
         memory->total = ask_number(gpu, &number, "cuDeviceTotalMem") == SUCCESS ? number : GRAIN;
         memory->capacity = memory->total < (64ull << 20) ? memory->total : 64ull << 20;
         if (ask_number(gpu, &number, "cuda.capacity") == SUCCESS) memory->capacity = number;
+        if (ask_number(gpu, &number, "cuda.held") == SUCCESS) memory->held = number;
         memory->bytes = mmap(NULL, memory->capacity, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory->bytes == MAP_FAILED) abort();
@@ -371,7 +377,7 @@ static CUresult place(struct memory *memory, size_t size, size_t *out) {
         offset = memory->blocks[at].offset + memory->blocks[at].size;
         at++;
     }
-    if (memory->count == BLOCKS || offset + size > memory->total) return OUT_OF_MEMORY;
+    if (memory->count == BLOCKS || offset + size > memory->total - memory->held) return OUT_OF_MEMORY;
     memmove(&memory->blocks[at + 1], &memory->blocks[at], (size_t)(memory->count - at) * sizeof *memory->blocks);
     memory->blocks[at] = (struct block){offset, size};
     memory->count++;
@@ -426,7 +432,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
     if (code != SUCCESS) return code;
     struct memory *memory = memory_of(gpu);
     *total = memory->total;
-    *available = memory->total - used(memory);
+    *available = memory->total - memory->held - used(memory);
     return SUCCESS;
 }
 
@@ -650,4 +656,89 @@ CUresult cuEventElapsedTime(float *out, struct event *start, struct event *end) 
     *out = (float)((double)(end->at.tv_sec - start->at.tv_sec) * 1e3 +
                    (double)(end->at.tv_nsec - start->at.tv_nsec) / 1e6);
     return SUCCESS;
+}
+
+/* --- the two kernels that our worker brings: not its PTX, which only a real driver compiles ------------ */
+
+static const char *const kernels[] = {"accept_write", "accept_verify"};
+
+static const char *jit(void) {
+    return current == NULL ? NULL : answer(visible[current->device], "cuda.jit");
+}
+
+CUresult cuModuleLoadData(void **out, const void *image) {
+    if (current == NULL) return INVALID_CONTEXT;
+    if (jit() == NULL || strstr(image, ".visible .entry") == NULL) return 222;
+    *out = current;
+    return SUCCESS;
+}
+
+CUresult cuModuleGetFunction(const char *const **out, void *module, const char *name) {
+    if (module == NULL) return INVALID_VALUE;
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        if (strcmp(kernels[i], name) != 0) continue;
+        *out = &kernels[i];
+        return SUCCESS;
+    }
+    return 500;
+}
+
+struct task {
+    CUdeviceptr memory;
+    uint64_t words, first, seed, mask;
+    CUdeviceptr report;
+    uint64_t most;
+};
+
+static uint64_t mixed(const struct task *task, uint64_t word) {
+    uint64_t value = (task->first + word) * 0x9E3779B97F4A7C15u + task->seed;
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9u;
+    value = (value ^ value >> 27) * 0x94D049BB133111EBu;
+    return value ^ value >> 31 ^ task->mask;
+}
+
+static void report(const struct task *task, uint64_t number, uint64_t have) {
+    int gpu;
+    uint64_t count, entry[2] = {number, have};
+    if (block_of(task->report, 8, &gpu) == NULL) return;
+    size_t offset = (size_t)(task->report - address_of(gpu, 0));
+    read_from(gpu, (unsigned char *)&count, offset, sizeof count);
+    if (count < task->most) write_to(gpu, (unsigned char *)entry, offset + 8 + 16 * count, sizeof entry);
+    count++;
+    write_to(gpu, (unsigned char *)&count, offset, sizeof count);
+}
+
+#define PIECE 8192
+
+static CUresult run_kernel(const struct task *task, int verify) {
+    int gpu;
+    uint64_t piece[PIECE];
+    const char *how = jit();
+    if (block_of(task->memory, task->words * 8, &gpu) == NULL) return 700;
+    size_t offset = (size_t)(task->memory - address_of(gpu, 0));
+    for (uint64_t done = 0, part; done < task->words; done += part) {
+        part = task->words - done < PIECE ? task->words - done : PIECE;
+        if (verify) read_from(gpu, (unsigned char *)piece, offset + done * 8, part * 8);
+        for (uint64_t i = 0; i < part; i++) {
+            uint64_t value = mixed(task, done + i);
+            if (verify && piece[i] != value && strcmp(how, "blind") != 0) report(task, task->first + done + i, piece[i]);
+            piece[i] = strcmp(how, "wrong") == 0 && (done + i) % 1000 == 0 ? ~value : value;
+        }
+        if (!verify) write_to(gpu, (unsigned char *)piece, offset + done * 8, part * 8);
+    }
+    return SUCCESS;
+}
+
+CUresult cuLaunchKernel(const char *const *function, uint gx, uint gy, uint gz, uint bx, uint by, uint bz, uint shared,
+                        void *stream, void **parameters, void **extra) {
+    (void)stream;
+    if (current == NULL || function == NULL || parameters == NULL || extra != NULL) return INVALID_VALUE;
+    if (gx * gy * gz == 0 || bx * by * bz == 0 || bx * by * bz > 1024 || shared != 0) return INVALID_VALUE;
+    CUresult code = allowed(visible[current->device], "cuLaunchKernel");
+    if (code != SUCCESS) return code;
+    uint64_t n[7] = {0};
+    int verify = function == &kernels[1];
+    for (int i = 0; i < (verify ? 7 : 5); i++) memcpy(&n[i], parameters[i], sizeof n[i]);
+    struct task task = {n[0], n[1], n[2], n[3], n[4], n[5], n[6]};
+    return run_kernel(&task, verify);
 }
