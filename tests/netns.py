@@ -176,12 +176,16 @@ def _delayed(hosts: TwoHosts, delay_ms: int) -> None:
         # The wire is made of datagram sockets; the default queue of ten drops whenever a core is busy.
         hosts.shell(namespace, "sh", "-c", "echo 2000 > /proc/sys/net/unix/max_dgram_qlen")
         pid = hosts.folder / f"{namespace}.pid"
-        hosts.shell(namespace, *PROMPT, "vde_switch", "-s", str(hosts.folder / namespace), "-tap", "t0", "-d", "-p", str(pid))
+        hosts.shell(
+            namespace, *PROMPT, "vde_switch", "-s", str(hosts.folder / namespace), "-tap", "t0", "-d", "-p", str(pid)
+        )
         hosts.stack.callback(_end_pid, pid)
     pid = hosts.folder / "wire.pid"
     ends = f"{hosts.folder / hosts.near}:{hosts.folder / hosts.far}"
     manage = ("-M", str(hosts.folder / "manage"))
-    hosts.shell(hosts.near, *PROMPT, "wirefilter", "--daemon", "-v", ends, "-d", str(delay_ms), *manage, "--pidfile", str(pid))
+    hosts.shell(
+        hosts.near, *PROMPT, "wirefilter", "--daemon", "-v", ends, "-d", str(delay_ms), *manage, "--pidfile", str(pid)
+    )
     hosts.stack.callback(_end_pid, pid)
 
 
