@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Optional
 
 from agent.bench.gemm import WRONG, GemmStep
 from agent.bench.step import Step
+from agent.catalogue import DTYPES as CATALOGUE_DTYPES
+from agent.catalogue import Dtype, Model
 from agent.checks._api import Case
 from agent.checks._judge import rate
+from agent.checks._measured import catalogue_limit, models
 from agent.grammar import Section, flops, percent
-from agent.model import Again, Clause, Finding, Measurement
+from agent.model import Again, Clause, Finding, Limit, Measurement
 from agent.text import msg
+from agent.tools.worker import Device
 
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 GRAMMAR = Section(
@@ -21,7 +26,7 @@ GRAMMAR = Section(
         "spread": percent(),
     },
 )
-FACTS = ("pythons",)
+FACTS = ("gpus", "pythons")
 REPEATS = 3  # attempts until a wrong product is held to be the card's or not
 
 
@@ -35,21 +40,34 @@ def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
     source = promised[0] if promised else "bf16"
     for dtype in dict.fromkeys([*promised, *([source] if wanted else [])]):
         spread = wanted and dtype == source
-        yield GemmStep(dtype, interpreter, spread=spread, judged=dtype in promised).step()
+        bound = partial(_bound, models(case))
+        yield GemmStep(dtype, interpreter, spread=spread, judged=dtype in promised, bound=bound).step()
+
+
+def _bound(known: Mapping[str, tuple[Model, ...]], dtype: str, device: Device) -> Optional[float]:
+    """TFLOPS that no card which can be in this slot exceeds; None where one of them has no known bound."""
+    bounds = [m.physical_bound(_dtype(dtype)) for m in known.get(device.subject, ())]
+    return max((b for b in bounds if b is not None), default=None) if None not in bounds else None
+
+
+def _dtype(name: str) -> Dtype:
+    return next(d for d in CATALOGUE_DTYPES if d == name)
 
 
 def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
     """Each GPU by itself; without any, the clause as a whole with the reason."""
+    known = models(case)
     for clause in clauses:
         subjects = [k.partition("@")[2] for k in case.measured if k.startswith(f"{clause.key}@")]
         if not subjects:
             yield rate(clause, case)
         for subject in subjects:
-            yield _one(clause, case, subject)
+            limit = catalogue_limit(clause, known.get(subject, ()), f"gemm.{clause.name}")
+            yield _one(clause, case, subject, limit)
 
 
-def _one(clause: Clause, case: Case, subject: str) -> Finding:
-    found = rate(clause, case, subject=subject)
+def _one(clause: Clause, case: Case, subject: str, limit: Limit) -> Finding:
+    found = rate(clause, case, subject=subject, limit=limit)
     taken = case.measured[f"{clause.key}@{subject}"]
     wrong = _wrong(taken) if isinstance(taken, Measurement) else 0
     if not isinstance(taken, Measurement) or wrong == 0:
