@@ -8,6 +8,7 @@ from typing import Optional
 import click
 
 from agent.cli.shared import LANGUAGE, RUN_FOLDER, fail_text, language_of, translate_for
+from agent.evidence import is_locked
 from agent.runner import RunError
 from agent.text import Text, msg
 
@@ -17,14 +18,18 @@ from agent.text import Text, msg
 @LANGUAGE
 def command(folder: Path, lang: Optional[str]) -> None:
     """Where a detached or broken run stands."""
-    from agent.runner import status
+    from agent.runner import JOB, status
 
     language = language_of(lang)
+    translate = translate_for(language)
     try:
         run, pid = status(folder)
     except RunError as error:
-        fail_text(error.text, language)
-    translate = translate_for(language)
+        if not (folder / JOB).exists():
+            fail_text(error.text, language)
+        # A run begins with facts; its first result.json comes after them.
+        click.echo(_begun(is_locked(folder), folder).render(translate))
+        return
     done = ", ".join(s.name for s in run.steps) or "–"
     lines: list[Text] = []
     if pid is not None:
@@ -36,3 +41,9 @@ def command(folder: Path, lang: Optional[str]) -> None:
     lines += [msg("done: {steps}", steps=done), run.headline]
     for line in lines:
         click.echo(line.render(translate))
+
+
+def _begun(pid: Optional[int], folder: Path) -> Text:
+    if pid is not None:
+        return msg("running, process {pid}; nothing measured yet", pid=pid)
+    return msg("nothing measured yet; if no agent works on it: accept run --resume {folder}", folder=str(folder))
