@@ -49,6 +49,7 @@ class Card:
     """A GPU with what may be believed of it.
 
     ``library``: the value sources on NVIDIA's library, those that contradict the rest of the machine left out.
+    ``answers``: whether NVML could read anything of it; where NVML answers for no card at all, nvidia-smi.
     ``doubt``: why nothing that rests on this library counts for this card. ``forged``: what shows that nvidia-smi
     says something else than the rest of the machine.
     """
@@ -56,6 +57,7 @@ class Card:
     gpu: Gpu
     identity: Identity
     library: tuple[Source, ...]
+    answers: bool = False
     doubt: Optional[Text] = None
     doubt_evidence: tuple[str, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
@@ -66,11 +68,6 @@ class Card:
     def slot(self) -> str:
         """The subject of its findings."""
         return self.gpu.slot
-
-    @property
-    def answers(self) -> bool:
-        """Whether NVML or nvidia-smi could read anything of it."""
-        return self.gpu.nvml.there or self.gpu.smi.there
 
     @property
     def model(self) -> Optional[Model]:
@@ -109,10 +106,18 @@ def _card(gpu: Gpu, facts: GpusFacts, catalogue: Catalogue) -> Card:
         library, identity, forged = _sides(gpu, catalogue, identity, apart)
     elif script(facts):
         library = (gpu.nvml,)
-    card = Card(gpu, identity, library, forged=forged, off_bus=_off_bus(gpu, facts))
+    card = Card(gpu, identity, library, _answers(gpu, facts), forged=forged, off_bus=_off_bus(gpu, facts))
     different = tuple(_independent(card))
     doubt, evidence = _doubt(card, different, facts)
     return replace(card, doubt=doubt, doubt_evidence=evidence, disagreements=different)
+
+
+def _answers(gpu: Gpu, facts: GpusFacts) -> bool:
+    """nvidia-smi still prints the name of a card that is lost; what NVML says of the others counts more."""
+    if any(other.nvml.there for other in facts.gpus):
+        return gpu.nvml.there
+    lost = gpu.smi.get("lost")
+    return gpu.smi.there and not (isinstance(lost, Known) and lost.value)
 
 
 def script(facts: GpusFacts) -> bool:

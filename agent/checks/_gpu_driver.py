@@ -58,10 +58,16 @@ def judge_driver(clause: Clause, case: Case) -> Finding:
             library=library.value,
         )
         return finding(clause, "inconclusive", UNCORROBORATED, reason, evidence=evidence, grant=RELOAD)
+    tool = facts.smi
+    if isinstance(tool, Missing) and tool.kind in BROKEN and isinstance(facts.driver.get("nvml"), Known):
+        reason = msg("nvidia-smi, which belongs to this driver, does not work: {why}", why=tool.detail)
+        return finding(clause, "inconclusive", tool.kind, reason, evidence=(*evidence, *tool.evidence), grant=REPAIR)
     notes = () if isinstance(module, Known) else (msg("by NVIDIA's library alone: /proc does not tell the version"),)
     return fact(clause, Known(library.value, evidence), compare=compare_versions, notes=notes)
 
 
+BROKEN = ("timeout", "failed", "unparsable")
+REPAIR = msg("let the vendor repair the driver's installation until nvidia-smi answers")
 RELOAD = msg("let the vendor load the kernel driver that belongs to the installed library (a reboot does it)")
 
 

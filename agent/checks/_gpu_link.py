@@ -90,7 +90,7 @@ def _now(card: Card) -> tuple[Text, ...]:
 
 def judge_nvlink(clause: Clause, card: Card) -> Finding:
     """Active links, as a number or as GB/s of both directions together."""
-    links = card.read("nvlinks")
+    links = _links(card)
     if isinstance(links, Missing):
         return unreadable(clause, links, card.slot)
     active = [n for n in links.value if n.active]
@@ -111,6 +111,20 @@ def judge_nvlink(clause: Clause, card: Card) -> Finding:
         return unreadable(clause, Missing("unsupported", detail, evidence), card.slot)
     total = Known(len(active) * (per_link or 0.0), evidence)
     return _together(clause, card, fact(clause, total, subject=card.slot, unit="GB/s", reason=reason, notes=notes))
+
+
+def _links(card: Card) -> Reading[tuple[NvLink, ...]]:
+    """A model that is built without NVLink has none, provided that it is that model beyond doubt."""
+    links = card.read("nvlinks")
+    built = [m.nvlink.links for m in card.identity.models]
+    if (
+        isinstance(links, Missing)
+        and links.kind == "unsupported"
+        and card.identity.agrees
+        and built == [0] * len(built)
+    ):
+        return Known((), card.identity.evidence) if built else links
+    return links
 
 
 def _together(clause: Clause, card: Card, found: Finding) -> Finding:

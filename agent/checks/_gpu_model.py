@@ -157,33 +157,25 @@ def _notes(identity: Identity, wanted: Sequence[Model], promised: str) -> tuple[
 
 
 def judge_count(clause: Clause, case: Case) -> Finding:
-    """Cards that answer and that something else than NVIDIA's library shows too."""
+    """Cards that answer; those that only NVIDIA's library shows must not decide."""
     facts: GpusFacts = case.facts["gpus"]
     cards = all_cards(case)
     answering = [c for c in cards if c.answers]
     if not answering:
         return _none_answers(clause, case, facts)
-    real = [c for c in answering if not c.off_bus]
-    independent = [n for n in ("pci", "proc", "cuda") if isinstance(facts.sources.get(n), Known)]
     evidence = tuple(dict.fromkeys(e for r in facts.sources.values() for e in r.evidence))
-    found = fact(
-        clause,
-        Known(len(real), evidence),
-        reason=_count_reason(clause, cards, len(real)),
-        notes=_count_notes(cards, facts),
-    )
-    if found.outcome == "pass" and not independent:
+    real = [c for c in answering if not c.off_bus]
+    reason, notes = _count_reason(clause, cards, len(real)), _count_notes(cards, facts)
+    independent = any(isinstance(facts.sources.get(n), Known) for n in ("pci", "proc", "cuda"))
+    kept = {compare_values(clause.promise, len(some)) for some in (answering, real)}
+    if independent and len(kept) == 1:
+        return fact(clause, Known(len(real), evidence), reason=reason, notes=notes)
+    if not independent and not all(kept):
+        return fact(clause, Known(len(real), evidence), reason=reason, notes=notes)
+    if not independent:
         reason = msg("only NVIDIA's own library counts the cards: neither PCI nor CUDA could be read")
-        return finding(
-            clause,
-            "inconclusive",
-            UNCORROBORATED,
-            reason,
-            measured=len(real),
-            evidence=evidence,
-            grant=_CORROBORATE,
-        )
-    return found
+    fields = {"measured": len(answering), "evidence": evidence, "notes": notes, "grant": _CORROBORATE}
+    return finding(clause, "inconclusive", UNCORROBORATED, reason, **fields)
 
 
 def _none_answers(clause: Clause, case: Case, facts: GpusFacts) -> Finding:

@@ -12,6 +12,12 @@ from agent.reading import Known, Missing
 from agent.text import Text, msg
 
 APPLICATION_CLOCKS = 0x2  # bit of the clocks event reasons: application or locked clocks hold the clock down
+# What no idle card has a reason for. 0x8, the slowdown itself, may flash at a change of the performance state.
+HELD = {
+    0x20: msg("software thermal slowdown"),
+    0x40: msg("hardware thermal slowdown"),
+    0x80: msg("external power brake, mostly the power supply's"),
+}
 WATT = 1.0  # limits are set in mW and printed rounded
 
 
@@ -91,6 +97,11 @@ def judge_clocks(clause: Clause, card: Card) -> Finding:
     throttle = card.read("throttle")
     if isinstance(throttle, Missing):
         return unreadable(clause, throttle, card.slot, notes=notes)
+    held = tuple(text for bit, text in HELD.items() if throttle.value & bit)
+    if held:
+        reason = msg("held down at rest already: {why}", why=held)
+        fields = {"subject": card.slot, "measured": hex(throttle.value), "evidence": throttle.evidence, "notes": notes}
+        return finding(clause, "fail", "held-down", reason, **fields)
     if throttle.value & APPLICATION_CLOCKS:
         notes = (msg("the driver says that clocks are held by a setting right now"), *notes)
     reason = msg("whether something holds the clocks down shows only under load")

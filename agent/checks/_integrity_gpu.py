@@ -16,7 +16,7 @@ from agent.checks._gpu_cards import Card, all_cards, nobody, script
 from agent.checks._gpu_faults import HARD, by_slot, log, said
 from agent.checks._gpu_identity import titles
 from agent.checks._gpu_link import off_fabric
-from agent.checks._gpu_power import low_default
+from agent.checks._gpu_power import HELD, low_default
 from agent.checks._gpu_sharing import Sign
 from agent.checks._gpu_state import has_patched_peers
 from agent.checks._gpu_wear import odd_one, signs
@@ -29,7 +29,6 @@ from agent.reading import Known, Missing
 from agent.text import Text, msg
 
 FACTS = ("gpus", "gpu_share", "kernel_log", "processes")
-THERMAL = {0x20: msg("software thermal slowdown"), 0x40: msg("hardware thermal slowdown"), 0x80: msg("power brake")}
 SAMPLE = re.compile(r"graphics device|engineering|qualification|\bNVIDIA (?:PG|GA|GH|GB|AD)\d{3}\b", re.IGNORECASE)
 # torch of the package index, by first release: the CUDA that it brings (its wheels' metadata).
 TORCH_CUDA = {(2, 4): "12.1", (2, 5): "12.4", (2, 7): "12.6", (2, 8): "12.8", (2, 11): "13.0"}
@@ -220,7 +219,11 @@ def _bus(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
     for card in cards:
         if card.off_bus:
             reason = msg("NVML has a GPU in {slot}, the PCI bus has none there", slot=card.slot)
-            bad.append(Bad(card.slot, "not-on-bus", reason, listed.evidence, "breach"))
+            alone = (
+                not card.gpu.proc.there and not card.gpu.cuda.there and _lists(facts, "proc") and _lists(facts, "cuda")
+            )
+            severity: Severity = "breach" if alone else "advisory"
+            bad.append(Bad(card.slot, "not-on-bus", reason, listed.evidence, severity))
         elif not card.answers:
             dead = card.gpu.pci.get("dead")
             gone = isinstance(dead, Known) and dead.value
@@ -230,6 +233,11 @@ def _bus(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
             bad.append(Bad(card.slot, "does-not-answer", reason, evidence))
     fine = msg("{n} GPUs on the PCI bus, all of them answer", n=len(listed.value) - len(facts.hidden))
     return Looked(tuple(bad), fine, None, listed.evidence)
+
+
+def _lists(facts: GpusFacts, source: str) -> bool:
+    listed = facts.sources.get(source)
+    return isinstance(listed, Known) and bool(listed.value)
 
 
 def _mixed(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
@@ -328,7 +336,7 @@ def _throttled(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
     for card in cards:
         bits = card.read("throttle")
         if isinstance(bits, Known):
-            why = tuple(text for bit, text in THERMAL.items() if bits.value & bit)
+            why = tuple(text for bit, text in HELD.items() if bits.value & bit)
             if why:
                 reason = msg("slowed down at rest: {why}", why=why)
                 bad.append(Bad(card.slot, "throttled", reason, bits.evidence, measured=hex(bits.value)))

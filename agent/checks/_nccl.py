@@ -39,7 +39,7 @@ def _over_nvlink(cards: Sequence[Card], pairs: Sequence[Pair]) -> tuple[Text, ..
         return ()
     notes = [
         msg(
-            "all pairs over {links} NVLinks; NCCL counts {rate} GB/s a link: a ring all-reduce reaches about {sum} GB/s",
+            "all pairs over {links} NVLinks; NCCL counts {rate} GB/s a link: a ring all-reduce reaches {sum} GB/s",
             links=links,
             rate=f"{rate:g}",
             sum=f"{links * rate:.0f}",

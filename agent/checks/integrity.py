@@ -35,6 +35,7 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
     yield _engineering(cpu)
     yield _shm(system)
     yield _processes(system)
+    yield from _integrity_gpu.judge(case)
     if "disks" in case.facts:  # read only where the contract names a path
         yield from health(case.facts["disks"])
 
