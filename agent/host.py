@@ -474,7 +474,11 @@ def _remove_scratch(path: Path) -> None:
     for file in [*path.glob(f"*{TEST_FILE}"), path / OWNER]:
         with suppress(FileNotFoundError):
             file.unlink()
-    path.rmdir()
+    try:
+        path.rmdir()
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
 
 
 def _start_time(pid: int) -> Optional[str]:

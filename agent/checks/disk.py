@@ -85,9 +85,11 @@ def _facts(case: Case, path: str) -> DiskFacts:
 
 
 def _in_memory(case: Case, path: str) -> Optional[Missing]:
-    """A file system in memory has rates, but they are no disk's."""
-    fstype = _facts(case, path).fstype
-    if isinstance(fstype, Known) and fstype.value in MEMORY_FILESYSTEMS:
-        reason = msg("{path} lies in memory ({fstype}): there is no disk to measure", path=path, fstype=fstype.value)
-        return Missing("void", reason, fstype.evidence)
-    return None
+    """What lies in memory has rates, but they are no disk's: a tmpfs, an overlay or a loop device on one, zram."""
+    facts = _facts(case, path)
+    if not isinstance(facts.kind, Known) or facts.kind.value != "tmpfs":
+        return None
+    fstype = facts.fstype.value if isinstance(facts.fstype, Known) else "?"
+    where = fstype if fstype in MEMORY_FILESYSTEMS else msg("{fstype} on memory", fstype=fstype)
+    reason = msg("{path} lies in memory ({fstype}): there is no disk to measure", path=path, fstype=where)
+    return Missing("void", reason, facts.kind.evidence)

@@ -45,7 +45,10 @@ WHOLE = 0.9
 
 @dataclass(frozen=True)
 class Block:
-    """A block device as ``/sys/class/block`` shows it; ``below`` are the devices it is made of."""
+    """A block device as ``/sys/class/block`` shows it; ``below`` are the devices it is made of.
+
+    ``backing`` is the file that a loop device shows as a disk.
+    """
 
     name: str
     size: Optional[int]
@@ -55,6 +58,7 @@ class Block:
     transport: str
     below: tuple[str, ...]
     level: Optional[str]
+    backing: Optional[str] = None
 
     @property
     def emulated(self) -> bool:
@@ -205,6 +209,7 @@ def _block(files: Files, name: str) -> Block:
         transport=_text(files.text(f"{_BLOCK}/{name}/device/transport")),
         below=tuple(below),
         level=level or None,
+        backing=_text(files.text(f"{_BLOCK}/{name}/loop/backing_file")) or None,
     )
 
 
@@ -335,11 +340,14 @@ def _hidden(media: Sequence[Block]) -> Text:
 def _kind(mount: Reading[Mount], media: Reading[tuple[Block, ...]], seen: _Seen) -> Reading[Kind]:
     if isinstance(mount, Missing):
         return mount
-    by_filesystem = filesystem_kind(mount.value)
+    by_filesystem = _in_memory(upper_layer(mount.value), seen) or filesystem_kind(mount.value)
     if by_filesystem is not None:
         return Known(by_filesystem, mount.evidence)
     if isinstance(media, Missing):
         return media
+    backed = next((k for k in (_in_memory(block.backing, seen) for block in media.value) if k), None)
+    if backed is not None:
+        return Known(backed, cited(mount, media))
     if isinstance(seen.tree, Missing) and seen.tree.kind == "timeout":
         return seen.tree  # a device that does not answer has not shown what it is
     kinds = {medium_kind(block) for block in media.value}
@@ -347,6 +355,20 @@ def _kind(mount: Reading[Mount], media: Reading[tuple[Block, ...]], seen: _Seen)
     if None in kinds or not kinds:
         return Missing("unsupported", _hidden(media.value), evidence)
     return Known(_slowest(kinds), evidence)
+
+
+def upper_layer(mount: Mount) -> Optional[str]:
+    """Where an overlay puts what is written to it. Inside a container this is a path of the host."""
+    found = [o.partition("=")[2] for o in mount.super_options if o.startswith("upperdir=")]
+    return found[0] if found and mount.fstype == "overlay" else None
+
+
+def _in_memory(path: Optional[str], seen: _Seen) -> Optional[Kind]:
+    """``tmpfs`` for a path of this mount namespace that lies in memory."""
+    if path is None or isinstance(seen.mounts, Missing):
+        return None
+    mount = mountinfo.under(seen.mounts.value, path)
+    return "tmpfs" if mount is not None and mount.fstype in MEMORY_FILESYSTEMS else None
 
 
 def filesystem_kind(mount: Mount) -> Optional[Kind]:

@@ -69,9 +69,11 @@ def clause(module: ModuleType, name: str, written: str, /, **settings: Any) -> C
     return Clause(key, family, name, promise, 1, 1, settings)
 
 
-def judged(module: ModuleType, clauses: Sequence[Clause], host: Host) -> dict[str, Finding]:
+def judged(module: ModuleType, clauses: Sequence[Clause], host: Host, facts: bool = False) -> dict[str, Finding]:
     """Steps, looks and findings of these clauses, by id; a fault of our own fails the test."""
     course = Course(Contract(tuple(clauses), b"", ""), Options(), {clauses[0].family: module}, host)
+    if facts:
+        course.read_facts()
     course.make_plan()
     course.measure()
     findings = course.findings()

@@ -1,0 +1,182 @@
+"""Paths of every kind, for real: the right finding and reason each, nothing left behind, nothing else touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.bench import disk_files, disk_random, disk_rig, disk_sequential
+from agent.checks import disk
+from agent.evidence import Store
+from agent.host import LiveHost, Scratch
+from agent.model import Depth, Finding
+from tests import media
+from tests.bench.driven import clause, judged
+from tests.media import MIB, Disk
+
+WHY_NOT = media.unavailable("fio") or media.no_throttle()
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.fio,
+    pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT)),
+]
+RATE = 60 * MIB
+ALL_DEPTHS: tuple[Depth, ...] = ("quick", "standard", "deeper")
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same repetitions, shorter and smaller."""
+    for module, name, value in (
+        (disk_sequential, "SECONDS", 1),
+        (disk_sequential, "WRITE_CAP", 6 * 40 * MIB),
+        (disk_random, "SECONDS", 1),
+        (disk_random, "WRITE_CAP", 64 * MIB),
+        (disk_rig, "FILE_BYTES", 128 * MIB),
+        (disk_files, "CHECKPOINT_BYTES", 16 * MIB),
+        (disk_files, "SMALL_FILES", 100),
+    ):
+        monkeypatch.setattr(module, name, dict.fromkeys(ALL_DEPTHS, value))
+
+
+@pytest.fixture(scope="module")
+def slow() -> Iterator[Disk]:
+    """60 MiB/s both ways, with a neighbour's files on it."""
+    with media.disk(400 * MIB, throttled=RATE) as made:
+        for number in range(5):
+            (made.path / "theirs" / f"{number}").mkdir(parents=True)
+            (made.path / "theirs" / f"{number}" / "data.dat").write_bytes(bytes(range(256)) * 40)
+        yield made
+
+
+class Host(LiveHost):
+    """This machine, without waiting between attempts."""
+
+    def sleep(self, seconds: float) -> None:
+        """Nothing settles here."""
+
+
+def looked(run: Path, path: Path, **promises: str) -> dict[str, Finding]:
+    """Findings by the clause's name; the path's tree is as it was before."""
+    host = Host(Store(run))
+    before = media.snapshot(path)
+    asked = [clause(disk, name, promise, path=str(path)) for name, promise in promises.items()]
+    found = judged(disk, asked, host, facts=True)
+    assert media.snapshot(path) == before
+    return {f.clause.rpartition(".")[2]: f for f in found.values()}
+
+
+def test_a_disk_is_judged_on_both_sides_of_its_limit(slow: Disk, tmp_path: Path) -> None:
+    found = looked(tmp_path, slow.path, read=">= 50 MB/s", write=">= 100 MB/s")
+    assert found["read"].outcome == "pass"
+    assert found["read"].measured == pytest.approx(RATE / 1e6, rel=0.1)
+    assert (found["write"].outcome, found["write"].reason_code) == ("fail", "below-limit")
+    assert found["write"].measured == pytest.approx(RATE / 1e6, rel=0.1)
+
+
+def test_memory_is_no_disk(tmp_path: Path) -> None:
+    for fstype in ("tmpfs", "ramfs"):
+        with media.mounted(fstype) as path:
+            found = looked(tmp_path / fstype, path, read=">= 1 MB/s", small_files=">= 1 /s", kind="nvme")
+        for name in ("read", "small_files"):
+            assert (found[name].outcome, found[name].reason_code) == ("inconclusive", "void")
+            assert "memory" in str(found[name].reason)
+        assert (found["kind"].outcome, found["kind"].measured) == ("fail", "tmpfs")
+
+
+@pytest.mark.parametrize("fstype", ["tmpfs", "ramfs"])
+def test_memory_under_an_overlay_is_no_disk_either(fstype: str, tmp_path: Path) -> None:
+    with media.mounted(fstype) as memory, media.overlay(memory) as path:
+        found = looked(tmp_path, path, read=">= 1 MB/s", write=">= 1 MB/s", small_files=">= 1 /s")
+    for finding in found.values():
+        assert (finding.outcome, finding.measured) == ("inconclusive", None), finding
+
+
+def test_a_loop_device_on_memory_is_no_disk_either(tmp_path: Path) -> None:
+    with media.mounted("tmpfs", "size=40m") as memory, media.disk(32 * MIB, where=memory) as made:
+        found = looked(tmp_path, made.path, read=">= 1 MB/s", kind="ssd")
+    assert found["read"].reason_code == "void"
+    assert (found["kind"].outcome, found["kind"].measured) == ("fail", "tmpfs")
+
+
+def test_an_overlay_on_a_disk_is_measured_and_named(slow: Disk, tmp_path: Path) -> None:
+    layers = slow.path / "layers"
+    layers.mkdir()
+    with media.overlay(layers) as path:
+        found = looked(tmp_path, path, write=">= 10 MB/s", kind="nvme")
+    assert found["write"].outcome == "pass"
+    assert (found["kind"].outcome, found["kind"].reason_code) == ("inconclusive", "unsupported")
+    assert "overlay" in str(found["kind"].reason)
+    assert found["kind"].grant is not None
+
+
+def test_a_read_only_disk(tmp_path: Path) -> None:
+    with media.disk(16 * MIB, options="ro") as made:
+        found = looked(tmp_path, made.path, read=">= 1 MB/s")["read"]
+    assert (found.outcome, found.reason_code) == ("inconclusive", "denied")
+    assert "read-only" in str(found.reason)
+    assert "writable" in str(found.grant)
+
+
+def test_a_full_disk_and_one_with_100_mb(tmp_path: Path) -> None:
+    with media.disk(160 * MIB) as made:
+        filler = made.path / "filler"
+        _fill(filler, _free(made.path) - 100_000_000)
+        little = looked(tmp_path / "little", made.path, read=">= 1 MB/s", checkpoint=">= 1 MB/s")
+        _fill(filler, _free(made.path))
+        none = looked(tmp_path / "none", made.path, write=">= 1 MB/s")["write"]
+    for found in little.values():
+        assert (found.outcome, found.reason_code) == ("inconclusive", "failed")
+        assert "too little" in str(found.reason)
+        assert "free at least 128 MiB" in str(found.grant)
+    assert (none.outcome, none.measured) == ("inconclusive", None)
+    assert "only 0 B are free" in str(none.reason)
+
+
+def _free(path: Path) -> int:
+    usage = os.statvfs(path)
+    return usage.f_bavail * usage.f_frsize
+
+
+def _fill(path: Path, size: int) -> None:
+    """Take ``size`` more bytes of the disk, as far as there are so many."""
+    with path.open("ab") as out:
+        for piece in (MIB, 4096):
+            while size >= piece:
+                try:
+                    out.write(bytes(piece))
+                    out.flush()
+                except OSError:
+                    break
+                size -= piece
+
+
+def test_a_missing_path_a_file_and_links(slow: Disk, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "file").write_text("theirs")
+    (place / "data").symlink_to(slow.path)
+    (place / "nowhere").symlink_to(place / "missing")
+    for name in ("missing", "nowhere", "file", "file/below"):
+        found = looked(tmp_path / f"run-{name.replace('/', '-')}", place / name, write=">= 1 MB/s")["write"]
+        assert (found.outcome, found.reason_code) == ("inconclusive", "not-there"), found
+    before = media.snapshot(place, slow.path)
+    found = looked(tmp_path / "linked", place / "data", write=">= 50 MB/s")["write"]
+    assert media.snapshot(place, slow.path) == before
+    assert found.outcome == "pass"
+    assert found.measured == pytest.approx(RATE / 1e6, rel=0.1)
+
+
+def test_a_file_that_somebody_put_between_ours_stays(slow: Disk, tmp_path: Path) -> None:
+    host = Host(Store(tmp_path))
+    scratch = host.scratch("x", str(slow.path))
+    assert isinstance(scratch, Scratch)
+    theirs = Path(scratch.path) / "theirs.txt"
+    theirs.write_text("not ours")
+    host.clear(scratch)
+    assert theirs.read_text() == "not ours"
+    shutil.rmtree(scratch.path)
