@@ -6,6 +6,7 @@ the run and never a finding against the vendor.
 
 from __future__ import annotations
 
+import errno
 import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +33,7 @@ from agent.model import (
 )
 from agent.plan import INTEGRITY, Options, Plan, Planned, Selection, arrange, select
 from agent.reading import Missing
-from agent.text import msg
+from agent.text import Text, msg
 
 T = TypeVar("T")
 LOOKS_MAX = 4  # one look, a repeat, a deeper look and its repeat: no course of outcomes asks for more
@@ -75,6 +76,7 @@ class Course:
     plan: Plan = field(default_factory=lambda: Plan(()))
     faults: list[str] = field(default_factory=list)
     stopped: bool = False
+    full: bool = False  # the disk of the run folder: then evidence cannot be kept
 
     def __post_init__(self) -> None:
         self.selection: Selection = select(self.contract, self.options)
@@ -170,7 +172,9 @@ class Course:
         results = self._guard(step.name, lambda: step.execute(self.host, look))
         name = step.name if look.number == 1 else f"{step.name} (look {look.number})"
         self._record(name, before, time.monotonic() - begun)
-        fault = Missing("failed", msg("accept itself failed in this step; this says nothing about the machine"))
+        fault = Missing(
+            "failed", self._fault(msg("accept itself failed in this step; this says nothing about the machine"))
+        )
         added = False
         for key in step.keys:
             if look.wants(key):
@@ -229,7 +233,7 @@ class Course:
         found = self._guard(f"judge of {name}", partial(_listed, module.judge, clauses, case))
         if found is not None:
             return found
-        reason = msg("accept itself failed while judging; this says nothing about the machine")
+        reason = self._fault(msg("accept itself failed while judging; this says nothing about the machine"))
         if not clauses:
             return [integrity("agent", "inconclusive", "agent-failed", reason)]
         return [finding(c, "inconclusive", "agent-failed", reason) for c in clauses]
@@ -263,11 +267,22 @@ class Course:
     def _guard(self, what: str, work: Callable[[], T]) -> Optional[T]:
         try:
             return work()
-        except Exception:  # noqa: BLE001 - rule 12: our own fault must not end the run; it is kept and reported
-            text = f"{what}\n{traceback.format_exc()}"
-            if text not in self.faults:
-                self.faults.append(text)
+        except OSError as error:
+            self.full |= error.errno in (errno.ENOSPC, errno.EDQUOT)
+            self._note(what)
             return None
+        except Exception:  # noqa: BLE001 - rule 12: our own fault must not end the run; it is kept and reported
+            self._note(what)
+            return None
+
+    def _note(self, what: str) -> None:
+        text = f"{what}\n{traceback.format_exc()}"
+        if text not in self.faults:
+            self.faults.append(text)
+
+    def _fault(self, otherwise: Text) -> Text:
+        full = msg("the disk of the run folder is full: evidence cannot be kept, so nothing more is judged")
+        return full if self.full else otherwise
 
 
 def _listed(

@@ -30,11 +30,15 @@ UNLISTED = frozenset({MANIFEST, LOCK})
 def write_atomic(path: Path, data: bytes) -> None:
     """Write whole or not at all: a temporary name in the same folder, fsync, rename."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_json(path: Path, value: Any) -> None:

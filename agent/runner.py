@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
@@ -32,6 +33,7 @@ from agent.evidence import (
 from agent.host import Host, LiveHost, ReplayHost, end_marked, sweep_scratch, utc_now
 from agent.model import Contract, Run, RunNumber, Session
 from agent.plan import Options
+from agent.quantity import format_quantity
 from agent.reading import Known
 from agent.result import dumps, from_json, to_json
 from agent.text import Text, msg
@@ -40,6 +42,7 @@ from agent.verdict import Exit, exit_status, fold, headline, scope_of
 JOB = "run.json"
 CONTRACT = "contract.yaml"
 FAULTS = "agent-faults.txt"
+ROOM_BYTES = 32 << 20  # a run of an 8-GPU node leaves some 20 MB
 REPORTS = ("html", "md", "junit")
 REPORT_NAMES = {"html": "report.html", "md": "report.md", "junit": "junit.xml"}
 IDENTITY_FILES = ("/etc/machine-id", "/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/hostname")
@@ -112,6 +115,12 @@ def create(folder: Path, contract: Contract, options: Options, language: str, ro
         folder.mkdir(parents=True, exist_ok=True)
         if any(p.name not in ("run.lock", "agent.log") for p in folder.iterdir()):
             raise RunError(msg("{folder} is not empty: name a new folder, or --resume it", folder=str(folder)))
+        free = shutil.disk_usage(folder).free
+        if free < ROOM_BYTES:
+            where, size = str(folder), format_quantity(float(free), "B")
+            raise RunError(
+                msg("only {size} are free at {folder}: name another place with --out", size=size, folder=where)
+            )
         write_atomic(folder / CONTRACT, contract.source)
     except OSError as error:
         raise RunError(_unwritable(folder, error)) from error

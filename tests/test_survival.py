@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -130,3 +133,41 @@ def test_a_finished_run_is_not_resumed(tmp_path: Path) -> None:
     done = accept("run", "--resume", "run", cwd=tmp_path)
     assert done.code == 2
     assert (tmp_path / "run" / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_disk_that_fills_up_during_the_run(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=34m", "tmpfs", str(small)], check=True)
+    try:
+        text = "version: 1\ncpu: {vcpus: '>= 1'}\nping: [{host: 127.0.0.1, latency: '<= 900 ms'}]\n"
+        process = start("run", str(contract(tmp_path, text)), "--out", "run", "--yes", cwd=small)
+        until(lambda: (small / "run" / "evidence").is_dir())
+        with suppress(OSError), (small / "fill").open("wb") as fill:
+            while fill.write(b"0" * 4096):
+                pass
+        assert process.wait(120) == 3
+        assert process.stdout is not None
+        said = process.stdout.read()
+        assert "No space left" in said or "full" in said
+        assert "Accepted" not in said
+        left = small / "run" / "result.json"
+        assert not left.exists() or result(small / "run")["verdict"] in (None, "inconclusive")
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_too_little_room_is_said_before_anything_runs(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=True)
+    try:
+        done = accept("run", str(contract(tmp_path, FACTS_ONLY)), "--out", "run", cwd=small)
+        assert done.code == 2
+        assert "--out" in done.err
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
