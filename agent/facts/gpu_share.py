@@ -19,10 +19,8 @@ from agent.text import Text, msg
 from agent.tools import ParseError
 
 PS_TIMEOUT_S = 10.0
-DAEMONS = (
-    "nv-fabricmanager nvidia-persistenced nvidia-cuda-mps-control nvidia-cuda-mps-server nv-hostengine "
-    "nvidia-gridd nvidia-imex"
-).split()
+# MPS has a control daemon and a server; the kernel cuts both names to the same 15 characters.
+DAEMONS = "nv-fabricmanager nvidia-persistenced nvidia-cuda-mps nv-hostengine nvidia-gridd nvidia-imex".split()
 _PRELOAD = "/etc/ld.so.preload"
 _MARKS = {
     "hami": ("/usr/local/vgpu/libvgpu.so", "/usr/local/vgpu", "/tmp/vgpulock", "/tmp/cudevshr.cache"),  # noqa: S108
@@ -120,8 +118,8 @@ def signs(share: GpuShareFacts, gpus: GpusFacts) -> tuple[Sign, ...]:
             for kind, paths in share.marks.value.items()
             for path in paths
         ]
-    if isinstance(share.daemons, Known) and share.daemons.value.get("nvidia-cuda-mps-server"):
-        found.append(Sign("mps", msg("nvidia-cuda-mps-server is running"), share.daemons.evidence))
+    if isinstance(share.daemons, Known) and share.daemons.value.get("nvidia-cuda-mps"):
+        found.append(Sign("mps", msg("a daemon of MPS is running"), share.daemons.evidence))
     if isinstance(gpus.environment, Known):
         found += _settings(gpus.environment.value, gpus.environment.evidence)
     return (*found, *_mapped(gpus))

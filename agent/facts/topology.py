@@ -157,15 +157,14 @@ def between(one: Gpu, other: Gpu) -> Reading[int]:
     assert isinstance(mine, Known)
     assert isinstance(theirs, Known)
     evidence = tuple(dict.fromkeys((*mine.evidence, *theirs.evidence)))
-    direct = [x for x in mine.value if x.active and x.remote_slot == other.slot]
-    if direct:
-        return Known(len(direct), evidence)
-    switched = [_to_switch(links) for links in (mine.value, theirs.value)]
-    return Known(min(switched), evidence)
+    return Known(joined(mine.value, theirs.value, other.slot), evidence)
 
 
-def _to_switch(links: Sequence[NvLink]) -> int:
-    return sum(1 for link in links if link.active and link.remote_type == "switch")
+def joined(mine: Sequence[NvLink], theirs: Sequence[NvLink], where: str) -> int:
+    """How many of my active links end at the card in ``where``, or at switches that the other's links reach too."""
+    direct = [x for x in mine if x.active and x.remote_slot == where]
+    switched = [sum(1 for x in links if x.active and x.remote_type == "switch") for links in (mine, theirs)]
+    return len(direct) or min(switched)
 
 
 def _p2p(one: Gpu, other: Gpu, gpus: GpusFacts, states: Reading[P2pStatus]) -> Reading[str]:

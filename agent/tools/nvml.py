@@ -141,7 +141,7 @@ def parse(text: str, evidence: tuple[str, ...] = ()) -> Nvml:
         driver=broken or _reading(head.get("driver"), _text, evidence),
         cuda_driver=broken or _reading(head.get("cuda_driver"), _cuda, evidence),
         library=Known(library, evidence) if library else broken or unknown,
-        libraries=tuple(str(p) for p in head.get("libraries") or ()),
+        libraries=tuple(p for p in head.get("libraries") or () if isinstance(p, str)),
         count=broken or _reading(lines[0].get("count"), integer, evidence),
         gpus={g.index: g for g in gpus},
         p2p=_p2p(mapping(next((line["p2p"] for line in lines if "p2p" in line), {}))),
@@ -263,13 +263,15 @@ def _performance(raw: Any) -> Optional[int]:
 
 
 def _nvlinks(raw: Any) -> Optional[tuple[NvLink, ...]]:
-    return tuple(_nvlink(row) for row in objects(raw)) if isinstance(raw, list) else None
+    if not isinstance(raw, list):
+        return None
+    return tuple(_nvlink(n, row) for row in objects(raw) if (n := integer(row.get("link"))) is not None)
 
 
-def _nvlink(row: Mapping[str, Any]) -> NvLink:
+def _nvlink(number: int, row: Mapping[str, Any]) -> NvLink:
     remote = integer(row.get("remote_type"))
     return NvLink(
-        link=int(row["link"]),
+        link=number,
         active=_flag(row.get("state")),
         version=_some(row.get("version")),
         remote_type=_REMOTE.get(remote) if remote is not None else None,
