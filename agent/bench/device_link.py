@@ -12,7 +12,7 @@ from agent.bench.step import Look
 from agent.model import Attempt, Block, Result, Taken, Void
 from agent.reading import Missing
 from agent.text import Text, msg
-from agent.tools.device_memory import Copies, Seen, Timing
+from agent.tools.device_memory import SOURCES, Copies, Seen, Timing
 
 LINK = "gpu.pcie"
 UNCORROBORATED = "not-corroborated"
@@ -22,7 +22,7 @@ LEAST_SAMPLES = 20
 def link_taken(answer: Answer, look: Look, where: str, one: Copies) -> Result:
     """The link while copies ran. Void where its sources disagree, or where the copies were faster than it."""
     seen = [_seen_in(b.ways[w] for w in WAYS) for b in one.blocks]
-    sources = sorted({name for block in seen for name, links in block.items() if links})
+    sources = [name for name in SOURCES if any(block.get(name) for block in seen)]
     if not sources:
         said = "; ".join(
             sorted({s.error for b in one.blocks for w in WAYS for s in b.ways[w].link.values() if s.error})
@@ -67,7 +67,7 @@ def usual(links: LinkCounts) -> tuple[int, int]:
 
 def _link_block(block: Mapping[str, LinkCounts]) -> Block:
     """The register of the card itself goes before the library that reads it."""
-    name = next(s for s in ("sysfs", "nvml") if block.get(s))
+    name = next(s for s in SOURCES if block.get(s))
     generation, width = usual(block[name])
     conditions: dict[str, Any] = {"generation": generation, "width": width, "source": name}
     conditions.update({s: {f"Gen{g} x{w}": n for (g, w), n in links.items()} for s, links in block.items()})
