@@ -206,6 +206,20 @@ def test_other_tenants_cards_beside_a_container_are_not_ours(start: Start) -> No
     assert facts.hidden == tuple(c.slot for c in node.cards if c not in node.listed)
 
 
+def test_a_card_that_no_driver_could_start_is_broken_not_hidden(start: Start) -> None:
+    """The kernel unbinds a driver whose probe failed."""
+    node = healthy.container()
+    host = start(node)
+    broken = node.cards[5].slot
+    (host.root / "sys/bus/pci/devices" / broken / "driver").unlink()
+    facts = gpus.collect(host, Asked())
+    assert broken not in facts.hidden
+    gpu = facts.of(broken)
+    assert gpu is not None
+    assert gpu.seen_by == ("pci",)
+    missing(gpu.nvml.get("name"), "not-there")
+
+
 def test_a_library_of_another_version(start: Start) -> None:
     facts = gpus.collect(start(healthy.vm().but(library_version="535.104.05")), Asked())
     assert value(facts.library_matches) is False
