@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from agent.checks._api import Case
-from agent.checks._gpu_cards import UNCORROBORATED, nobody
+from agent.checks._gpu_cards import UNCORROBORATED, all_cards, nobody
 from agent.checks._judge import compare_versions, fact, finding, unreadable, version_key
 from agent.facts.gpus import GpusFacts
 from agent.model import Clause, Finding
@@ -66,7 +66,7 @@ def judge_driver(clause: Clause, case: Case) -> Finding:
     return fact(clause, Known(library.value, evidence), compare=compare_versions, notes=notes)
 
 
-BROKEN = ("timeout", "failed", "unparsable")
+BROKEN = ("timeout", "unparsable")
 REPAIR = msg("let the vendor repair the driver's installation until nvidia-smi answers")
 RELOAD = msg("let the vendor load the kernel driver that belongs to the installed library (a reboot does it)")
 
@@ -83,8 +83,9 @@ def judge_cuda(clause: Clause, case: Case) -> Finding:
     """What the management library and the CUDA driver say; where they differ, both must keep the promise."""
     facts: GpusFacts = case.facts["gpus"]
     library, cuda = _first(facts.cuda_version, "nvml", "smi"), facts.cuda_version.get("cuda")
-    if not isinstance(library, Known) and not isinstance(cuda, Known):
-        return unreadable(clause, library if isinstance(library, Missing) else nobody(case))
+    if not any(c.answers for c in all_cards(case)) or not isinstance(library, Known):
+        # libcuda tells its own version even where it does not fit the kernel's driver.
+        return unreadable(clause, nobody(case))
     heard = [r for r in (cuda, library) if isinstance(r, Known)]
     outcomes = {compare_versions(clause.promise, r.value) for r in heard}
     evidence = _evidence(facts.cuda_version)

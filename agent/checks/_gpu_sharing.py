@@ -7,7 +7,7 @@ slicing libraries), and who else uses it (processes, memory without an owner), e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from agent.checks import _gpu_state
@@ -151,10 +151,17 @@ def on_card(card: Card, case: Case) -> Users:
     people: Optional[ProcessesFacts] = case.facts.get("processes")
     foreign: list[Sign] = []
     own: list[Sign] = []
-    for process in listed.value:
+    for process in _named(listed.value, card):
         sign = Sign(_who(process), listed.evidence)
         (own if people is not None and _mine(process, people) else foreign).append(sign)
     return Users(tuple(foreign), tuple(own))
+
+
+def _named(processes: tuple[Process, ...], card: Card) -> tuple[Process, ...]:
+    """NVML knows the pid alone; nvidia-smi also the name."""
+    told: Reading[tuple[Process, ...]] = card.gpu.smi.get("processes")
+    names = {p.pid: p.name for p in told.value} if isinstance(told, Known) else {}
+    return tuple(replace(p, name=p.name or names.get(p.pid)) for p in processes)
 
 
 def _mine(process: Process, people: ProcessesFacts) -> bool:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 from agent.checks._api import Case
 from agent.checks._gpu_cards import UNCORROBORATED, Card, all_cards, nobody
 from agent.checks._judge import compare_values, fact, finding, unreadable
 from agent.facts.gpus import GpusFacts
+from agent.facts.topology import pairs
 from agent.model import Clause, Finding
 from agent.reading import Known, Missing, Reading
 from agent.text import Text, msg
 
+OPEN = ("OK", "U")
 # What nvidia-smi topo -p2p prints, in words.
 STATES = {
     "CNS": msg("the chipset does not support it"),
@@ -67,21 +68,23 @@ def judge_p2p(clause: Clause, case: Case) -> Finding:
     doubt = next((c for c in cards if c.doubt is not None), None)
     if doubt is not None and doubt.doubt is not None:
         return finding(clause, "inconclusive", UNCORROBORATED, doubt.doubt, evidence=doubt.doubt_evidence)
-    pairs = [(a.slot, b.slot) for a, b in combinations(cards, 2)]
-    if not pairs:
+    slots = {c.slot for c in cards}
+    found = [p for p in pairs(facts, case.facts["topology"]) if p.one in slots and p.other in slots]
+    if not found:
         return unreadable(clause, Missing("not-there", msg("a single GPU has nobody to reach"), _evidence(facts)))
-    states = {p: facts.p2p.get(p, {}).get("read") for p in pairs}
-    untold = [p for p, state in states.items() if state is None or state == "U"]
-    refused = {p: s for p, s in states.items() if s is not None and s not in ("OK", "U")}
+    untold = [p for p in found if isinstance(p.p2p, Missing) or p.p2p.value == "U"]
+    refused = {(p.one, p.other): p.p2p.value for p in found if isinstance(p.p2p, Known) and p.p2p.value not in OPEN}
+    evidence = tuple(dict.fromkeys(e for p in found for e in p.p2p.evidence))
     if not refused and untold:
-        detail = msg("the driver does not say whether {pairs} reach each other", pairs=_names(untold))
-        return unreadable(clause, Missing("unsupported", detail, _evidence(facts)))
+        named = _names([(p.one, p.other) for p in untold])
+        detail = msg("the driver does not say whether {pairs} reach each other", pairs=named)
+        return unreadable(clause, Missing("unsupported", detail, evidence))
     reachable = not refused
     return fact(
         clause,
-        Known(reachable, _evidence(facts)),
+        Known(reachable, evidence),
         compare=compare_values,
-        shown=lambda value: "all pairs" if value else f"{len(pairs) - len(refused)} of {len(pairs)} pairs",
+        shown=lambda value: "all pairs" if value else f"{len(found) - len(refused)} of {len(found)} pairs",
         reason=_refusals(refused) if refused else None,
         notes=_patched(cards, reachable),
     )

@@ -105,6 +105,8 @@ def _nvidia_smi(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
     if script(facts):
         path = facts.nvidia_smi.value[0].path if isinstance(facts.nvidia_smi, Known) else "nvidia-smi"
         reason = msg("{path} is a script, not NVIDIA's program; what it prints agrees with NVML", path=path)
+        if isinstance(facts.smi, Missing):
+            reason = msg("{path} is a script, not NVIDIA's program: {why}", path=path, why=facts.smi.detail)
         return Looked((Bad(None, "script", reason, facts.smi_is_script.evidence),))
     if isinstance(facts.smi, Missing):
         if any(c.gpu.nvml.there for c in cards) and facts.smi.kind in ("timeout", "failed", "unparsable"):
@@ -116,18 +118,16 @@ def _nvidia_smi(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
 
 def _forged(card: Card) -> Bad:
     believed = card.library[0].name if card.library else ""
-    told = tuple(d.said for d in card.forged)
     evidence = tuple(dict.fromkeys(e for d in card.forged for e in d.evidence))
+    told = tuple(d.said for d in card.forged)
     if believed == "nvml":
         reason = msg(
-            "nvidia-smi does not say what the card is: {said}; the rest of the machine agrees with NVML", said=said
+            "nvidia-smi does not say what this card is: {told}; the rest of the machine agrees with NVML", told=told
         )
     elif believed == "smi":
-        reason = msg(
-            "NVML does not say what the card is: {said}; the rest of the machine agrees with nvidia-smi", said=said
-        )
+        reason = msg("NVML does not say what this card is: {told}; the rest of the machine contradicts it", told=told)
     else:
-        reason = msg("NVML and nvidia-smi use one library and contradict each other: {said}", said=told)
+        reason = msg("NVML and nvidia-smi, which are one library, contradict each other: {told}", told=told)
     return Bad(card.slot, "falsified", reason, evidence, "breach")
 
 
@@ -215,6 +215,10 @@ def _bus(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
     listed = facts.sources["pci"]
     if isinstance(listed, Missing):
         return Looked(unknown=listed)
+    if cards and not any(c.answers for c in cards):
+        reason = msg("{n} GPUs on the PCI bus: {why}", n=len(listed.value), why=nobody(case).detail)
+        evidence = tuple(dict.fromkeys((*listed.evidence, *nobody(case).evidence)))
+        return Looked((Bad(None, "does-not-answer", reason, evidence, measured=0),) if listed.value else ())
     bad = []
     for card in cards:
         if card.off_bus:
@@ -245,7 +249,11 @@ def _mixed(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
     answering = [c for c in cards if c.answers]
     if len(answering) < 2:
         return Looked()
-    bad = [Bad(c.slot, "differs", s.said, s.evidence) for c in answering for s in odd_one(c, answering)]
+    bad = [
+        Bad(c.slot, "differs", msg("{signs}", signs=tuple(s.said for s in odd)), odd[0].evidence)
+        for c in answering
+        if (odd := odd_one(c, answering))
+    ]
     names = {n.value for c in answering for n in (c.identity.name,) if isinstance(n, Known)}
     evidence = tuple(dict.fromkeys(e for c in answering for e in c.identity.name.evidence))
     if len(names) > 1:
@@ -301,7 +309,7 @@ def _power_default(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looke
         if low is not None:
             default, model, why = low
             reason = msg(
-                "the default power limit is {found} W, a {model} has {usual} W: {why}",
+                "the default power limit is {found} W; {model} has {usual} W: {why}",
                 found=f"{default.value:g}",
                 model=model.title,
                 usual=f"{model.power_default_w.value:g}",

@@ -41,7 +41,7 @@ GRAMMAR = Section(
     },
 )
 
-FACTS = ("gpus", "gpu_share", "kernel_log", "processes")
+FACTS = ("gpus", "gpu_share", "kernel_log", "processes", "topology")
 _LOG = msg("root, or the output of dmesg from the vendor's root: the kernel log holds the cards' faults")
 _GUEST = msg("lspci -vv of the host: a guest sees the hypervisor's slots, not the machine's")
 NEEDS_ROOT = {"xid": _LOG}

@@ -123,6 +123,8 @@ def _link(pair: Pair, off: Mapping[str, Text], gpus: GpusFacts) -> Reading[str]:
         linked = isinstance(pair.link, Known) and pair.link.value.startswith("NV")
     if linked and joined:
         return Known("NVLink", evidence)
+    if isinstance(pair.nvlinks, Missing) and isinstance(pair.link, Missing):
+        return pair.nvlinks  # an NVLink that nobody could read may be there
     if pair.computed.link is not None:
         return Known(pair.computed.link, evidence)
     if isinstance(pair.link, Known) and pair.link.value in NEAR:
