@@ -266,6 +266,28 @@ def is_out_of_memory(error):
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
 
+def available_memory():
+    """Bytes that the kernel could give, within the control group; null where neither tells."""
+    meminfo = re.search(r"^MemAvailable:\s*(\d+) kB", text_of("/proc/meminfo"), re.MULTILINE)
+    free = [int(meminfo.group(1)) << 10] if meminfo else []
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        most, now = text_of(limit).strip(), text_of(used).strip()
+        if most.isdigit() and now.isdigit():
+            free.append(int(most) - int(now))
+    return min(free) if free else None
+
+
+def text_of(path):
+    try:
+        with open(path, encoding="ascii", errors="replace") as source:
+            return source.read()
+    except OSError:
+        return ""  # this kernel or container does not tell; the callers have a rule for that
+
+
 # ---------------------------------------------------------------- blocks
 
 

@@ -40,7 +40,7 @@ def measure(request):
     nodes = numa_nodes(os.sched_getaffinity(0))
     cache = cache_bytes()
     size = max(protocol.asked(request, "buffer_bytes", int), CACHE_FACTOR * cache)
-    free = available()
+    free = protocol.available_memory()
     if free is not None and 3 * size > MEMORY_SHARE * free:
         detail = "three arrays of %d bytes do not fit into half of the %d bytes that are free" % (size, free)
         raise protocol.Unable("out-of-memory", detail)
@@ -112,7 +112,7 @@ def numa_nodes(allowed):
     """(node, its CPUs that this process may use), nodes without any left out; all as one where sysfs tells none."""
     found = []
     for path in glob.glob("/sys/devices/system/node/node[0-9]*/cpulist"):
-        cpus = cpu_list(text_of(path)) & allowed
+        cpus = cpu_list(protocol.text_of(path)) & allowed
         if cpus:
             found.append((int(re.search(r"node(\d+)/", path).group(1)), sorted(cpus)))
     return sorted(found) or [(0, sorted(allowed))]
@@ -131,35 +131,13 @@ def cache_bytes():
     """All last-level caches together; 0 where sysfs tells none."""
     found = {}
     for folder in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cache/index[0-9]*"):
-        size = re.fullmatch(r"(\d+)([KM])", text_of(folder + "/size").strip())
-        level = text_of(folder + "/level").strip()
+        size = re.fullmatch(r"(\d+)([KM])", protocol.text_of(folder + "/size").strip())
+        level = protocol.text_of(folder + "/level").strip()
         if size and level.isdigit():
-            shared = text_of(folder + "/shared_cpu_list").strip()
+            shared = protocol.text_of(folder + "/shared_cpu_list").strip()
             found[int(level), shared] = int(size.group(1)) << {"K": 10, "M": 20}[size.group(2)]
     last = max((level for level, _ in found), default=0)
     return sum(size for (level, _), size in found.items() if level == last)
-
-
-def available():
-    """Bytes that the kernel could give, within the control group; null where neither tells."""
-    meminfo = re.search(r"^MemAvailable:\s*(\d+) kB", text_of("/proc/meminfo"), re.MULTILINE)
-    free = [int(meminfo.group(1)) << 10] if meminfo else []
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        most, now = text_of(limit).strip(), text_of(used).strip()
-        if most.isdigit() and now.isdigit():
-            free.append(int(most) - int(now))
-    return min(free) if free else None
-
-
-def text_of(path):
-    try:
-        with open(path, encoding="ascii", errors="replace") as source:
-            return source.read()
-    except OSError:
-        return ""  # this kernel or container does not tell; the callers have a rule for that
 
 
 # ---------------------------------------------------------------- one child a NUMA node

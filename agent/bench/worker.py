@@ -136,6 +136,8 @@ _KINDS: Mapping[str, MissingKind] = {
     "needs-hardware": "unsupported",
     "no-driver": "no-tool",
     "no-cuda": "not-there",
+    "hung": "timeout",
+    "time-limit": "timeout",
 }
 
 
@@ -160,6 +162,8 @@ def as_missing(unable: Unable, evidence: tuple[str, ...]) -> Missing:
         grant = msg("the NVIDIA driver with libcuda.so.1; in a container, the driver's capability “compute”")
     elif unable.kind == "out-of-memory":
         detail = msg("not enough memory for the test ({detail})", detail=unable.detail)
+    elif unable.kind in ("rank-died", "hung", "time-limit"):
+        detail = msg("the test's processes did not end well: {detail}", detail=unable.detail)
     elif unable.kind in ("refused", "cuda-error"):
         detail = msg("the software refused the test ({detail})", detail=unable.detail)
     return Missing(_KINDS.get(unable.kind, "failed"), detail, evidence, grant)

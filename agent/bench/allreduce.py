@@ -1,0 +1,289 @@
+"""All-reduce over the GPUs of this node as bus bandwidth, judged at one size: ``allreduce.busbw``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+from agent import stats
+from agent.bench import _devices
+from agent.bench.gemm import EFFORT, WRONG, Effort
+from agent.bench.step import Cost, Look, Step
+from agent.bench.worker import WorkerResult, as_missing, launch, unreadable
+from agent.facts.pythons import Interpreter
+from agent.host import Host
+from agent.model import Attempt, Block, Depth, Result, Taken, Void
+from agent.quantity import format_quantity
+from agent.reading import Missing, Reading
+from agent.text import Text, msg
+from agent.tools import ParseError, nccl_log
+from agent.tools.allreduce import Allreduce, Row, parse
+from agent.tools.nccl_log import NcclLog
+from agent.tools.worker import Device, Unable
+
+WORKER = "allreduce"
+KEY = "allreduce.busbw"
+UNIT = "GB/s"
+SIZE = 1 << 30  # what published numbers are of; small messages measure latency
+SMALLEST, LARGEST = 8, 8 << 30
+FEW_SIZES = 4  # of a short look: the judged size and what lies just below
+SMALL_COUNTS = (2, 4)
+START_S = 40.0  # torch, a context and NCCL's set-up on each GPU
+STALL_S = 90.0  # NCCL's first set-up of eight GPUs takes half a minute on a busy host
+SIZE_S = 0.6  # one size of the sweep
+
+# GB/s of bus bandwidth that these devices can never exceed; None where it is not known. The second argument:
+# whether the switch reduces (None: the log does not tell).
+Bound = Callable[[tuple[Device, ...], Optional[bool]], Optional[float]]
+
+
+def no_bound(devices: tuple[Device, ...], nvls: Optional[bool]) -> Optional[float]:
+    """Nothing is known of any device."""
+    return None
+
+
+@dataclass
+class AllreduceStep:
+    """``gpus``: "all" or how many; ``promised``: how many the contract says there are; ``size`` in bytes.
+
+    ``ops``: further collectives, measured beside and not judged.
+    """
+
+    interpreter: Reading[Interpreter]
+    gpus: Union[int, str] = "all"
+    promised: Optional[int] = None
+    size: int = SIZE
+    device: str = "cuda"
+    ops: tuple[str, ...] = ("all_reduce",)
+    smallest: int = SMALLEST
+    largest: int = LARGEST
+    bound: Bound = no_bound
+    stall_s: float = STALL_S
+    limit_s: Optional[float] = None
+    effort: Mapping[Depth, Effort] = field(default_factory=lambda: EFFORT)
+
+    def step(self) -> Step:
+        load: Any = "cpu" if self.device == "cpu" else "gpu"
+        return Step(KEY, (KEY,), load, self.cost, lambda host, look: {KEY: self.execute(host, look)}, 10.0)
+
+    def ranks(self) -> Union[int, Missing]:
+        """How many GPUs take part, or why it cannot be measured."""
+        found = _devices.devices(self.interpreter, self.device)
+        if isinstance(found, Missing):
+            return found
+        there = len(found) if self.device == "cuda" else int(self.gpus)
+        wanted = self.gpus if isinstance(self.gpus, int) else self.promised or there
+        evidence = self.interpreter.evidence
+        if there < wanted:
+            detail = msg("an all-reduce over {wanted} GPUs is promised; torch sees {n}", wanted=wanted, n=there)
+            return Missing("not-there", detail, evidence)
+        if wanted < 2:
+            return Missing("not-there", msg("an all-reduce needs two GPUs or more; there is {n}", n=there), evidence)
+        return wanted if isinstance(self.gpus, int) else there
+
+    def cost(self, depth: Depth) -> Cost:
+        ranks = self.ranks()
+        if isinstance(ranks, Missing):
+            return Cost(0.0)
+        sizes = len(self.sizes(depth)) * len(self.counts(ranks, depth)) * len(self.ops)
+        return Cost(START_S + sizes * SIZE_S + self.effort[depth].seconds(1))
+
+    def counts(self, ranks: int, depth: Depth) -> list[int]:
+        """Numbers of GPUs, the judged one last; a short look takes only that."""
+        few = [] if depth == "quick" else [n for n in SMALL_COUNTS if n < ranks]
+        return [*few, ranks]
+
+    def sizes(self, depth: Depth) -> list[int]:
+        """Bytes, doubling."""
+        found = [self.smallest << k for k in range(64) if self.smallest << k <= self.largest]
+        return [s for s in found if s <= self.size][-FEW_SIZES:] if depth == "quick" else found
+
+    def request(self, ranks: int, depth: Depth, limit_s: float, nvls: bool) -> dict[str, Any]:
+        """As ``benchmarks/allreduce.py`` documents it."""
+        effort, sizes = self.effort[depth], self.sizes(depth)
+        return {
+            "device": self.device,
+            "ranks": ranks,
+            "counts": self.counts(ranks, depth),
+            "ops": list(self.ops),
+            "judged": {"count": ranks, "bytes": self.size},
+            "smallest_bytes": sizes[0],
+            "largest_bytes": max(sizes[-1], self.size),
+            "blocks": effort.blocks,
+            "samples": effort.samples,
+            "sample_s": effort.sample_s,
+            "warmup_s": effort.warmup_s,
+            "pause_s": effort.pause_s,
+            "limit_s": limit_s,
+            "stall_s": self.stall_s,
+            "nvls": nvls,
+        }
+
+    def execute(self, host: Host, look: Look) -> Result:
+        """One launch; where the switch's reduction hangs or fails, another without it. Both stay in the evidence."""
+        ranks = self.ranks()
+        if isinstance(ranks, Missing):
+            return ranks
+        first = self._launch(host, look, ranks, True)
+        if isinstance(first, Missing) or not first.failed_with_nvls:
+            return self._taken(first, look, ranks, ())
+        second = self._launch(host, look, ranks, False)
+        assert first.measured.stopped is not None
+        why = msg("with NVLS: {why}; measured again without it", why=first.measured.stopped.detail)
+        return self._taken(second, look, ranks, (why,), first.ran.evidence)
+
+    def _launch(self, host: Host, look: Look, ranks: int, nvls: bool) -> Union[Launched, Missing]:
+        if isinstance(self.interpreter, Missing):
+            return self.interpreter
+        limit_s = self.limit_s or 60 + 3 * self.cost(look.depth).seconds
+        probe = f"{WORKER}/{look.number}" + ("" if nvls else ".without-nvls")
+        request = self.request(ranks, look.depth, limit_s, nvls)
+        python = self.interpreter.value.path
+        ran = launch(host, probe, WORKER, request, python, limit_s + 60)
+        if isinstance(ran, Missing):
+            return ran
+        try:
+            measured = parse(ran.data)
+        except ParseError as error:
+            return unreadable(WORKER, error, ran.evidence)
+        return Launched(ran, measured, nccl_log.parse(measured.log))
+
+    def _taken(
+        self,
+        found: Union[Launched, Missing],
+        look: Look,
+        ranks: int,
+        notes: tuple[Text, ...],
+        evidence: tuple[str, ...] = (),
+    ) -> Result:
+        if isinstance(found, Missing):
+            return found
+        rows = found.measured.blocks(ranks, self.size)
+        cited = (*evidence, *found.ran.evidence)
+        if not rows:
+            stopped = found.measured.stopped or Unable("time-limit", "the judged size was not reached")
+            return as_missing(stopped, cited)
+        attempt = Attempt(
+            blocks=tuple(_block(row, found.log) for row in rows),
+            depth=look.depth,
+            started_at=found.ran.started_at,
+            evidence=cited,
+            void=self._void(found, rows, ranks),
+            correct=not found.wrong,
+            notes=(*_notes(found, ranks, self.size), *notes),
+            reproduce=_by_hand(ranks, self.size),
+        )
+        return Taken(attempt, UNIT, "median of block medians")
+
+    def _void(self, found: Launched, rows: tuple[Row, ...], ranks: int) -> Optional[Void]:
+        if found.wrong:
+            return Void(WRONG, _wrong(found.wrong))
+        bound = self.bound(found.ran.devices[:ranks], found.log.nvls)
+        value = stats.median([stats.median(r.busbw) for r in rows])
+        code = stats.void_above(value, bound)
+        if code is None or bound is None:
+            return None
+        detail = msg(
+            "{value} GB/s is above the {bound} GB/s of the links, and the switch does not reduce",
+            value=f"{value:.0f}",
+            bound=f"{bound:.0f}",
+        )
+        return Void(code, detail)
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One launch of the worker."""
+
+    ran: WorkerResult
+    measured: Allreduce
+    log: NcclLog
+
+    @property
+    def wrong(self) -> tuple[Row, ...]:
+        """Rows with a wrong number, of whatever size and collective."""
+        return tuple(r for r in self.measured.rows if r.wrong)
+
+    @property
+    def failed_with_nvls(self) -> bool:
+        """Whether it did not end well while the switch reduced, or was about to."""
+        return self.measured.stopped is not None and self.log.nvls is True
+
+
+def _block(row: Row, log: NcclLog) -> Block:
+    conditions = {
+        "bytes_per_call": row.bytes,
+        "gpus": row.count,
+        "calls": row.calls,
+        "nvls": log.nvls,
+        "started_at": row.started_at,
+        "ended_at": row.ended_at,
+    }
+    return Block(stats.median(row.busbw), row.busbw, (), conditions)
+
+
+def _wrong(rows: tuple[Row, ...]) -> Text:
+    first = rows[0]
+    return msg(
+        "{op} among {n}: {wrong} numbers of {size} came out wrong, and {more} other sizes",
+        op=first.op,
+        n=first.count,
+        wrong=first.wrong,
+        size=format_quantity(float(first.bytes), "B"),
+        more=len(rows) - 1,
+    )
+
+
+def _notes(found: Launched, ranks: int, size: int) -> tuple[Text, ...]:
+    notes = [_size(found.measured, op, count) for op, count in _swept(found.measured)]
+    notes += [
+        msg("{op} could not be measured: {why}", op=op, why=why.detail)
+        for op, why in found.measured.unavailable.items()
+    ]
+    if found.measured.stopped is not None:
+        notes.append(msg("stopped early: {why}", why=found.measured.stopped.detail))
+    return (*notes, *_software(found.log))
+
+
+def _swept(measured: Allreduce) -> list[tuple[str, int]]:
+    return list(dict.fromkeys((r.op, r.count) for r in measured.rows if r.block is None))
+
+
+def _size(measured: Allreduce, op: str, count: int) -> Text:
+    rows = measured.sweep(op, count)
+    best = max(rows, key=lambda r: stats.median(r.busbw))
+    return msg(
+        "{op} among {n}: {busbw} GB/s at {size}, {latency} µs at {small}",
+        op=op,
+        n=count,
+        busbw=f"{stats.median(best.busbw):.4g}",
+        size=_binary(best.bytes),
+        latency=f"{rows[0].bytes / stats.median(rows[0].algbw) / 1e3:.3g}",
+        small=_binary(rows[0].bytes),
+    )
+
+
+def _binary(size: int) -> str:
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << power:
+            return f"{size / (1 << power):g} {unit}"
+    return f"{size} B"
+
+
+def _software(log: NcclLog) -> tuple[Text, ...]:
+    notes = []
+    if log.version is not None:
+        nvls = {True: msg("with NVLS"), False: msg("without NVLS"), None: msg("NVLS not told")}[log.nvls]
+        via = ", ".join(sorted(log.transports)) or "–"
+        notes.append(msg("NCCL {version}, {nvls}, connected by {via}", version=log.version, nvls=nvls, via=via))
+    if log.settings:
+        said = ", ".join(f"{k}={v}" for k, v in sorted(log.settings.items()))
+        notes.append(msg("set on this machine, not by accept: {settings}", settings=said))
+    notes += [msg("NCCL warns: {warning}", warning=w[:200]) for w in log.warnings[:3]]
+    return tuple(notes)
+
+
+def _by_hand(ranks: int, size: int) -> tuple[str, ...]:
+    """nccl-tests, the tool that everybody knows, at the same size and number of GPUs."""
+    return ("all_reduce_perf", "-b", str(size), "-e", str(size), "-g", str(ranks), "-n", "20", "-c", "1")
