@@ -45,7 +45,7 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
 def _judge(clause: Clause, memory: MemoryFacts, case: Case) -> Finding:
     if clause.name == "size":
         return fact(clause, memory.size, unit="B", compare=keeps_size, notes=_notes(memory))
-    return unreadable(clause, Missing("unsupported", msg("GPU memory is not read in this version of accept")))
+    return _per_vram(clause, memory, case)
 
 
 def _per_vram(clause: Clause, memory: MemoryFacts, case: Case) -> Finding:
