@@ -27,7 +27,7 @@ SHOWN = (
     "A800 called A100",
     "4090 D called 4090 everywhere",
     "HAMi slice",
-    "nvidia-smi hangs",
+    "driver mismatch",
 )
 
 

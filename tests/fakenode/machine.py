@@ -33,9 +33,10 @@ class Nic:
     rdma: bool = True
     mbit: int = 400000
 
-    def moved(self, other: Nic) -> Nic:
-        """This card in the other's slot."""
-        return replace(self, slot=other.slot, parents=other.parents, numa=other.numa)
+    def moved(self, bus: int) -> Nic:
+        """This card on a root port of the second socket."""
+        parents = (f"pci0000:{bus - 1:02x}", f"0000:{bus - 1:02x}:01.0")
+        return replace(self, slot=f"0000:{bus:02x}:00.0", parents=parents, numa=1)
 
     def down(self) -> Nic:
         """Without a cable."""

@@ -21,7 +21,6 @@ from tests.fakenode.machine import Cpus, Drive, Function, Nic
 from tests.fakenode.nvml_answers import cuda_lines, nvml_lines
 
 _NAMESPACE = uuid.UUID("7d0f3d0e-51a6-4d86-8a24-5d2b3a1f9c11")
-NOT_FOUND = '#!/bin/sh\necho "sh: 1: ${0##*/}: not found" >&2\nexit 127\n'
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,11 @@ class Node:
     answers: tuple[str, ...] = ()
     """Lines for ``answers.txt`` that come before all others."""
     tools: Mapping[str, Optional[str]] = field(default_factory=dict)
-    """Scripts in the place of tools; None: not installed."""
+    """Scripts in the place of tools; None: none of the node's, but one of the test's machine shows through."""
     files: Mapping[str, Optional[str]] = field(default_factory=dict)
     """Files of the root that differ; None: not there."""
+    smi_says: Optional[tuple[str, int]] = None
+    """What nvidia-smi prints and exits with, whatever it is asked."""
     library_version: Optional[str] = None
     """Of libnvidia-ml's file name, where it is not the driver's."""
     has_libraries: bool = True
@@ -149,6 +150,8 @@ def _nvidia_smi(node: Node, folder: Path) -> None:
         "list.txt": smi_texts.listing(cards),
         "table.txt": smi_texts.table(cards, node.driver, node.cuda),
     }
+    if node.smi_says is not None:
+        texts["says.txt"] = node.smi_says[0] + "\n"
     for name, text in texts.items():
         (folder / "smi" / name).write_text(text, encoding="utf-8")
 
@@ -168,8 +171,10 @@ _SMI = """
 
 def _answers(node: Node, folder: Path) -> None:
     cards = node.listed
+    says = [] if node.smi_says is None else [f"- smi* {node.smi_says[1]} smi/says.txt"]
     lines = [
         *node.answers,
+        *says,
         *nvml_lines(cards, node.driver, node.cuda),
         *cuda_lines(cards, node.cuda),
         *_SMI.split("\n"),
@@ -186,9 +191,10 @@ def _tools(node: Node, folder: Path) -> None:
         if name == "nvidia-smi" and script == "":
             continue
         path = folder / name
-        if path.exists():
-            path.unlink()
-        path.write_text(NOT_FOUND if script is None else script, encoding="utf-8")
+        path.unlink(missing_ok=True)
+        if script is None:
+            continue
+        path.write_text(script, encoding="utf-8")
         path.chmod(0o755)
 
 

@@ -44,7 +44,7 @@ def _one(card: Card, driver: str) -> Iterator[tuple[str, Value]]:
     guest = card.virtualization == "VGPU"
     yield from _identity(card)
     yield from _memory(card)
-    yield from _health(card)
+    yield from _nothing(_health(card)) if guest else _health(card)
     yield from _mode(card)
     yield "GetGspFirmwareVersion", None if card.geforce else driver
     yield from _clocks(card)
@@ -64,7 +64,6 @@ def _identity(card: Card) -> Iterator[tuple[str, Value]]:
     yield "GetBoardPartNumber", card.board_part
     yield "GetVbiosVersion", card.vbios
     yield "GetInforomImageVersion", card.inforom
-    yield "ValidateInforom", "" if card.inforom_valid else "error NVML_ERROR_CORRUPTED_INFOROM"
     yield "GetMinorNumber", card.index
     yield "GetBoardId", _bus(card) << 8
     yield "GetPciInfo", f"{card.slot} {card.device_id << 16 | 0x10DE:#x} {card.subsystem_id:#x}"
@@ -104,6 +103,7 @@ def _health(card: Card) -> Iterator[tuple[str, Value]]:
     }
     for (kind, span), count in counts.items():
         yield f"GetTotalEccErrors.{kind}.{span}", count if card.ecc else None
+    yield "ValidateInforom", "" if card.inforom_valid else "error NVML_ERROR_CORRUPTED_INFOROM"
     yield "GetRemappedRows", None if card.mig else " ".join(map(str, card.remapped))
     yield "GetRetiredPages.*", None
     yield "GetRetiredPagesPendingStatus", None
@@ -112,6 +112,7 @@ def _health(card: Card) -> Iterator[tuple[str, Value]]:
 
 
 def _mode(card: Card) -> Iterator[tuple[str, Value]]:
+    yield "GetEccMode", None if card.ecc is None else f"{int(card.ecc)} {int(card.ecc)}"
     yield "GetMigMode", None if card.mig is None else f"{int(card.mig)} {int(card.mig)}"
     yield "GetVirtualizationMode", VIRTUALIZATION[card.virtualization]
     yield "GetPersistenceMode", int(card.persistence)

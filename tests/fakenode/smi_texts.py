@@ -227,7 +227,7 @@ def _lost(card: Card, **fields: Tree) -> dict[str, Tree]:
 def _ecc(card: Card) -> dict[str, Tree]:
     def counts(corrected: int, uncorrected: int) -> dict[str, Tree]:
         names = ("sram_correctable", "sram_uncorrectable_parity", "sram_uncorrectable_secded")
-        if not card.ecc:
+        if not card.ecc or card.virtualization == "VGPU":
             return dict.fromkeys((*names, "dram_correctable", "dram_uncorrectable"), NA)
         dram = _lost(card, dram_correctable=corrected, dram_uncorrectable=uncorrected)
         return {**dict.fromkeys(names, 0), **dram}
@@ -242,7 +242,7 @@ def _ecc(card: Card) -> dict[str, Tree]:
 
 
 def _remapped(card: Card) -> Tree:
-    if card.mig:
+    if card.mig or card.virtualization == "VGPU":
         return NA
     corrected, uncorrected, pending, failed = card.remapped
     bank = "bank(s)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -310,7 +311,6 @@ def test_fields_and_options_that_do_not_exist(h100: Built) -> None:
     [
         (wrong.mismatch, 18, "Driver/library version mismatch"),
         (wrong.denied, 4, "Insufficient Permissions"),
-        (wrong.no_driver, 127, ""),
         (wrong.lost_silently, 255, "Unable to determine the device handle"),
         (wrong.smi_garbage, 0, "81559"),
     ],
@@ -319,6 +319,12 @@ def test_nvidia_smi_fails_as_it_does(change: Callable[[Node], Node], code: int, 
     done = smi(made(change(healthy.h100())), "-q", "-x")
     assert done.returncode == code
     assert text in done.stdout
+
+
+def test_without_a_driver_there_is_no_nvidia_smi(made: Make) -> None:
+    built = made(wrong.no_driver(healthy.h100()))
+    assert shutil.which("nvidia-smi", path=str(built.path / "bin")) is None
+    assert nvml(built, "None")["init"]["error"] == CODES["NVML_ERROR_LIBRARY_NOT_FOUND"]
 
 
 def test_nvidia_smi_hangs(made: Make) -> None:

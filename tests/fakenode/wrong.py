@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tests.fakenode import card as models
 from tests.fakenode import healthy
 from tests.fakenode.card import Card, Process
-from tests.fakenode.node import Node, fails, prints
+from tests.fakenode.node import Node, fails
 
 CLEAN_LOG = "[    0.000000] Linux version 5.15.0-126-generic"
 SENSORS = ("nvml", "smi", "cuda")
@@ -178,9 +178,10 @@ def one_socket(node: Node) -> Node:
     return node.every_card(lambda card: card.but(numa=0))
 
 
-def far_nic(node: Node) -> Node:
-    """The network cards of the two sockets are swapped."""
-    return node.but(nics=tuple(nic.moved(other) for nic, other in zip(node.nics, reversed(node.nics))))
+def far_nics(node: Node) -> Node:
+    """All network cards hang on the second socket, below root ports of their own."""
+    buses = (0xE2 + 2 * i for i in range(len(node.nics)))
+    return node.but(nics=tuple(nic.moved(bus) for nic, bus in zip(node.nics, buses)))
 
 
 def rdma_down(node: Node, index: int = 1) -> Node:
@@ -271,7 +272,7 @@ def memory_without_owner(node: Node, index: int = 4) -> Node:
 
 def smi_says(node: Node, text: str, code: int) -> Node:
     """nvidia-smi prints this, whatever it is asked."""
-    return node.with_tools(nvidia_smi=prints(text, code))
+    return node.but(smi_says=(text, code))
 
 
 def mismatch(node: Node) -> Node:
@@ -399,55 +400,164 @@ HEALTHY: Mapping[str, Case] = {
     "persistence off": Case(_h100(persistence_off), "h100.yaml", "accepted"),
     "no root": Case(_h100(as_other_user), "h100-no-root.yaml", "accepted"),
 }
+
+
+# A card that does not answer leaves its own clauses open, and nobody else's.
+def _silent(index: int) -> tuple[str, ...]:
+    return (f"gpu.*@{H100_SLOTS[index]}",)
+
+
+ALL_OPEN = ("gpu.*", "topology.*")
 WRONG: Mapping[str, Case] = {
-    "card lost": Case(_h100(lost), "h100.yaml", "rejected"),
-    "card lost, nvidia-smi fails": Case(_h100(lost_silently), "h100.yaml", "rejected"),
-    "card never came up": Case(_h100(never_came_up), "h100.yaml", "rejected"),
+    "card lost": Case(
+        _h100(lost),
+        "h100.yaml",
+        "rejected",
+        fails=("gpu.count", f"gpu.xid@{H100_SLOTS[3]}"),
+        unknown=_silent(3),
+        advisory=(f"integrity.gpu_bus@{H100_SLOTS[3]}", f"integrity.hard_faults@{H100_SLOTS[3]}"),
+    ),
+    "card lost, nvidia-smi fails": Case(
+        _h100(lost_silently),
+        "h100.yaml",
+        "rejected",
+        fails=("gpu.count", f"gpu.xid@{H100_SLOTS[3]}"),
+        unknown=_silent(3),
+        advisory=(
+            f"integrity.gpu_bus@{H100_SLOTS[3]}",
+            f"integrity.hard_faults@{H100_SLOTS[3]}",
+            "integrity.nvidia_smi",
+        ),
+    ),
+    "card never came up": Case(
+        _h100(never_came_up),
+        "h100.yaml",
+        "rejected",
+        fails=("gpu.count", f"gpu.xid@{H100_SLOTS[3]}"),
+        advisory=(f"integrity.hard_faults@{H100_SLOTS[3]}",),
+    ),
     "seven cards": Case(_h100(one_too_few), "h100.yaml", "rejected", fails=("gpu.count",)),
-    "card not on the bus": Case(_h100(not_on_the_bus), "h100.yaml", "inconclusive"),
-    "x8": Case(_h100(narrow), "h100.yaml", "rejected", fails=(f"gpu.pcie@{H100_SLOTS[2]}",)),
-    "x8 at rest": Case(_h100(narrow_now), "h100.yaml", "accepted"),
+    "card not on the bus": Case(
+        _h100(not_on_the_bus),
+        "h100.yaml",
+        "inconclusive",
+        unknown=(*_silent(3), "gpu.count", "gpu.p2p", "topology.*"),
+        advisory=(f"integrity.gpu_bus@{H100_SLOTS[3]}",),
+    ),
+    "x8": Case(
+        _h100(narrow),
+        "h100.yaml",
+        "rejected",
+        fails=(f"gpu.pcie@{H100_SLOTS[2]}",),
+        advisory=(f"integrity.pcie_width@{H100_SLOTS[2]}",),
+    ),
+    "x8 at rest": Case(_h100(narrow_now), "h100.yaml", "accepted", advisory=(f"integrity.pcie_width@{H100_SLOTS[2]}",)),
     "Gen3 host": Case(_h100(gen3), "h100.yaml", "rejected", fails=("gpu.pcie@*",)),
     "450 W cap": Case(_h100(capped), "h100.yaml", "rejected", fails=(f"gpu.power_limit@{H100_SLOTS[5]}",)),
-    "default under the model's": Case(_h100(low_default), "h100.yaml", "accepted", advisory=("gpu.power_limit@*",)),
+    "default under the model's": Case(
+        _h100(low_default), "h100.yaml", "accepted", advisory=("integrity.power_default@*",)
+    ),
     "locked clocks": Case(_h100(locked_clocks), "h100.yaml", "rejected", fails=("gpu.clocks@*",)),
     "remap failed": Case(
         _h100(remap_failed),
         "h100.yaml",
         "rejected",
         fails=(f"gpu.condition@{H100_SLOTS[1]}", f"gpu.xid@{H100_SLOTS[1]}"),
+        advisory=(f"integrity.hard_faults@{H100_SLOTS[1]}",),
     ),
     "uncorrectable ECC": Case(_h100(uncorrectable), "h100.yaml", "rejected", fails=(f"gpu.condition@{H100_SLOTS[6]}",)),
-    "ECC off": Case(_h100(ecc_off), "h100.yaml", "rejected", fails=(f"gpu.ecc@{H100_SLOTS[0]}",)),
-    "infoROM corrupt": Case(_h100(corrupt_inforom), "h100.yaml", "rejected"),
-    "mixed VBIOS": Case(_h100(mixed_vbios), "h100.yaml", "rejected", fails=(f"gpu.condition@{H100_SLOTS[6]}",)),
-    "Xid 48": Case(_h100(xid_48), "h100.yaml", "rejected", fails=(f"gpu.xid@{H100_SLOTS[4]}",)),
-    "power brake": Case(_h100(braked), "h100.yaml", "rejected"),
+    "ECC off": Case(
+        _h100(ecc_off),
+        "h100.yaml",
+        "rejected",
+        fails=(f"gpu.ecc@{H100_SLOTS[0]}",),
+        unknown=(f"gpu.condition@{H100_SLOTS[0]}",),
+    ),
+    "infoROM corrupt": Case(_h100(corrupt_inforom), "h100.yaml", "rejected", fails=(f"gpu.condition@{H100_SLOTS[7]}",)),
+    "mixed VBIOS": Case(
+        _h100(mixed_vbios),
+        "h100.yaml",
+        "rejected",
+        fails=(f"gpu.condition@{H100_SLOTS[6]}",),
+        advisory=(f"integrity.mixed_gpus@{H100_SLOTS[6]}",),
+    ),
+    "Xid 48": Case(
+        _h100(xid_48),
+        "h100.yaml",
+        "rejected",
+        fails=(f"gpu.xid@{H100_SLOTS[4]}",),
+        advisory=(f"integrity.hard_faults@{H100_SLOTS[4]}",),
+    ),
+    "power brake": Case(
+        _h100(braked),
+        "h100.yaml",
+        "rejected",
+        fails=(f"gpu.clocks@{H100_SLOTS[2]}",),
+        advisory=(f"integrity.gpu_throttled@{H100_SLOTS[2]}",),
+    ),
     "NVLinks inactive": Case(_h100(links_inactive), "h100.yaml", "rejected", fails=(f"gpu.nvlink@{H100_SLOTS[5]}",)),
-    "no NVLink on one": Case(_h100(no_links), "h100.yaml", "rejected"),
-    "off the fabric": Case(_h100(off_the_fabric), "h100.yaml", "rejected"),
-    "fabric manager down": Case(_h100(no_fabric_manager), "h100.yaml", "rejected"),
-    "all on one socket": Case(_h100(one_socket), "h100.yaml", "rejected"),
-    "NICs at the wrong socket": Case(_h100(far_nic), "h100.yaml", "rejected"),
-    "RDMA port down": Case(_h100(rdma_down), "h100.yaml", "rejected"),
-    "MIG on": Case(_h100(mig_on), "h100.yaml", "rejected"),
-    "H100 PCIe as SXM": Case(lambda: another_model(healthy.h100(), models.H100_PCIE), "h100.yaml", "rejected"),
+    "no NVLink on one": Case(
+        _h100(no_links),
+        "h100.yaml",
+        "rejected",
+        fails=(f"gpu.nvlink@{H100_SLOTS[5]}", f"topology.gpu_gpu@{H100_SLOTS[5]}"),
+    ),
+    "off the fabric": Case(
+        _h100(off_the_fabric),
+        "h100.yaml",
+        "rejected",
+        fails=(f"gpu.nvlink@{H100_SLOTS[5]}", f"topology.gpu_gpu@{H100_SLOTS[5]}"),
+    ),
+    "fabric manager down": Case(
+        _h100(no_fabric_manager),
+        "h100.yaml",
+        "rejected",
+        fails=("gpu.nvlink@*", "topology.gpu_gpu"),
+        unknown=("gpu.whole_card@*",),
+    ),
+    "all on one socket": Case(_h100(one_socket), "h100.yaml", "rejected", fails=("topology.numa",)),
+    "NICs far away": Case(_h100(far_nics), "h100.yaml", "rejected", fails=("topology.gpu_nic@*",)),
+    "RDMA port down": Case(_h100(rdma_down), "h100.yaml", "rejected", fails=("rdma.rate@mlx5_1",)),
+    "MIG on": Case(
+        _h100(mig_on),
+        "h100.yaml",
+        "rejected",
+        fails=(f"gpu.mig@{H100_SLOTS[2]}", f"gpu.whole_card@{H100_SLOTS[2]}"),
+        unknown=(f"gpu.condition@{H100_SLOTS[2]}",),
+    ),
+    "H100 PCIe as SXM": Case(
+        lambda: another_model(healthy.h100(), models.H100_PCIE),
+        "h100.yaml",
+        "rejected",
+        fails=("gpu.model@*", "topology.gpu_gpu"),
+        unknown=("gpu.nvlink@*",),
+    ),
     "H100 PCIe called SXM": Case(
         lambda: called(another_model(healthy.h100(), models.H100_PCIE), models.H100_SXM.name, "nvml", "smi"),
         "h100.yaml",
         "rejected",
+        fails=("gpu.model@*", "integrity.gpu_identity@*"),
+        unknown=ALL_OPEN,
     ),
-    "A800 as A100": Case(healthy.a800, "a100.yaml", "rejected"),
+    "A800 as A100": Case(healthy.a800, "a100.yaml", "rejected", fails=("gpu.model@*", "gpu.nvlink@*")),
     "A800 called A100": Case(
-        lambda: called(healthy.a800(), models.A100_SXM.name, "nvml", "smi"), "a100.yaml", "rejected"
+        lambda: called(healthy.a800(), models.A100_SXM.name, "nvml", "smi"),
+        "a100.yaml",
+        "rejected",
+        fails=("gpu.model@*", "integrity.gpu_identity@*"),
+        unknown=ALL_OPEN,
     ),
     "4090 D as 4090": Case(
-        lambda: another_model(healthy.rtx4090(), models.RTX_4090_D), "rtx4090.yaml", "rejected", fails=("gpu.model@*",)
+        lambda: another_model(healthy.rtx4090(), models.RTX_4090_D),
+        "rtx4090.yaml",
+        "rejected",
+        fails=("gpu.model@*", "gpu.power_limit@*"),
     ),
     "4090 D called 4090 in nvidia-smi": Case(
         lambda: called(another_model(healthy.rtx4090(), models.RTX_4090_D), models.RTX_4090.name, "smi"),
         "rtx4090.yaml",
         "rejected",
+        fails=("gpu.model@*", "gpu.power_limit@*", "integrity.nvidia_smi@*"),
     ),
     "4090 D called 4090 everywhere": Case(
         lambda: called(
@@ -455,27 +565,82 @@ WRONG: Mapping[str, Case] = {
         ),
         "rtx4090.yaml",
         "rejected",
+        fails=("gpu.model@*", "integrity.gpu_identity@*"),
+        unknown=("gpu.*",),
     ),
-    "4090 with 48 GB": Case(lambda: forty_eight_gb(healthy.rtx4090()), "rtx4090.yaml", "rejected"),
+    "4090 with 48 GB": Case(
+        lambda: forty_eight_gb(healthy.rtx4090()),
+        "rtx4090.yaml",
+        "rejected",
+        fails=("gpu.model@*",),
+        advisory=("integrity.gpu_sample@*",),
+    ),
     "nvidia-smi is a script": Case(
-        lambda: scripted(called(healthy.a800(), models.A100_SXM.name, "smi")), "a100.yaml", "rejected"
+        lambda: scripted(called(healthy.a800(), models.A100_SXM.name, "smi")),
+        "a100.yaml",
+        "rejected",
+        fails=("gpu.model@*", "gpu.nvlink@*", "integrity.nvidia_smi*"),
     ),
-    "vGPU, licensed": Case(lambda: vgpu(healthy.vm(), licensed=True), "vm.yaml", "rejected"),
-    "vGPU, unlicensed": Case(lambda: vgpu(healthy.vm(), licensed=False), "vm.yaml", "rejected"),
-    "HAMi slice": Case(lambda: hami(healthy.container()), "container.yaml", "rejected"),
-    "somebody's process": Case(_h100(occupied), "h100.yaml", "rejected", fails=(f"gpu.whole_card@{H100_SLOTS[4]}",)),
+    "vGPU, licensed": Case(
+        lambda: vgpu(healthy.vm(), licensed=True),
+        "vm.yaml",
+        "rejected",
+        fails=("gpu.memory@*", "gpu.whole_card@*"),
+        unknown=("gpu.model@*", "gpu.power_limit@*", "gpu.condition@*"),
+    ),
+    "vGPU, unlicensed": Case(
+        lambda: vgpu(healthy.vm(), licensed=False),
+        "vm.yaml",
+        "rejected",
+        fails=("gpu.memory@*", "gpu.whole_card@*"),
+        unknown=("gpu.model@*", "gpu.power_limit@*", "gpu.condition@*"),
+    ),
+    "HAMi slice": Case(
+        lambda: hami(healthy.container()),
+        "container.yaml",
+        "rejected",
+        fails=("gpu.memory@*", "gpu.whole_card@*"),
+        advisory=("integrity.gpu_interception",),
+    ),
+    "somebody's process": Case(
+        _h100(occupied),
+        "h100.yaml",
+        "rejected",
+        fails=(f"gpu.whole_card@{H100_SLOTS[4]}",),
+        advisory=(f"integrity.foreign_process@{H100_SLOTS[4]}",),
+    ),
     "memory without an owner": Case(
-        _h100(memory_without_owner), "h100.yaml", "rejected", fails=(f"gpu.whole_card@{H100_SLOTS[4]}",)
+        _h100(memory_without_owner),
+        "h100.yaml",
+        "rejected",
+        fails=(f"gpu.whole_card@{H100_SLOTS[4]}",),
+        advisory=(f"integrity.memory_without_owner@{H100_SLOTS[4]}",),
     ),
-    "driver mismatch": Case(_h100(mismatch), "h100.yaml", "inconclusive"),
-    "nvidia-smi hangs": Case(_h100(smi_hangs), "h100.yaml", "inconclusive"),
-    "nvidia-smi prints garbage": Case(_h100(smi_garbage), "h100.yaml", "inconclusive"),
-    "an NVML call hangs": Case(_h100(nvml_hangs), "h100.yaml", "inconclusive"),
-    "no driver": Case(_h100(no_driver), "h100.yaml", "inconclusive"),
+    "driver mismatch": Case(
+        _h100(mismatch),
+        "h100.yaml",
+        "inconclusive",
+        unknown=ALL_OPEN,
+        advisory=("integrity.driver_library", "integrity.gpu_bus"),
+    ),
+    "nvidia-smi hangs": Case(
+        _h100(smi_hangs), "h100.yaml", "inconclusive", unknown=("gpu.driver",), advisory=("integrity.nvidia_smi",)
+    ),
+    "nvidia-smi prints garbage": Case(
+        _h100(smi_garbage), "h100.yaml", "inconclusive", unknown=("gpu.driver",), advisory=("integrity.nvidia_smi",)
+    ),
+    "an NVML call hangs": Case(_h100(nvml_hangs), "h100.yaml", "inconclusive", unknown=_silent(3)),
+    "no driver": Case(_h100(no_driver), "h100.yaml", "inconclusive", unknown=ALL_OPEN, advisory=("integrity.gpu_bus",)),
     "old driver": Case(_h100(old_driver), "h100.yaml", "rejected", fails=("gpu.driver", "gpu.cuda")),
-    "no permission": Case(_h100(denied), "h100.yaml", "inconclusive"),
-    "all NOT_SUPPORTED": Case(lambda: mute(healthy.h100(), "NOT_SUPPORTED"), "h100.yaml", "inconclusive"),
-    "all NO_PERMISSION": Case(lambda: mute(healthy.h100(), "NO_PERMISSION"), "h100.yaml", "inconclusive"),
-    "all UNKNOWN": Case(lambda: mute(healthy.h100(), "UNKNOWN"), "h100.yaml", "inconclusive"),
+    "no permission": Case(
+        _h100(denied), "h100.yaml", "inconclusive", unknown=ALL_OPEN, advisory=("integrity.gpu_bus",)
+    ),
+    "all NOT_SUPPORTED": Case(
+        lambda: mute(healthy.h100(), "NOT_SUPPORTED"), "h100.yaml", "inconclusive", unknown=ALL_OPEN
+    ),
+    "all NO_PERMISSION": Case(
+        lambda: mute(healthy.h100(), "NO_PERMISSION"), "h100.yaml", "inconclusive", unknown=ALL_OPEN
+    ),
+    "all UNKNOWN": Case(lambda: mute(healthy.h100(), "UNKNOWN"), "h100.yaml", "inconclusive", unknown=ALL_OPEN),
 }
 CASES: Mapping[str, Case] = {**HEALTHY, **WRONG}
