@@ -90,8 +90,10 @@ class Card:
 
 
 def all_cards(case: Case) -> tuple[Card, ...]:
-    """Every GPU that this environment was given."""
-    facts: GpusFacts = case.facts["gpus"]
+    """Every GPU that this environment was given; none where the GPUs were not read."""
+    facts: Optional[GpusFacts] = case.facts.get("gpus")
+    if facts is None:
+        return ()
     catalogue = catalogues.load()
     return tuple(_card(g, facts, catalogue) for g in facts.gpus)
 
@@ -274,7 +276,9 @@ def each(clause: Clause, case: Case, judge: JudgeCard) -> Iterator[Finding]:
 
 def nobody(case: Case) -> Missing:
     """Why no GPU answers at all."""
-    facts: GpusFacts = case.facts["gpus"]
+    facts: Optional[GpusFacts] = case.facts.get("gpus")
+    if facts is None:
+        return Missing("left-out", msg("the GPUs were not read"))
     for name in ("nvml", "smi"):
         listed = facts.sources.get(name)
         if isinstance(listed, Missing):

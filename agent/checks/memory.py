@@ -21,7 +21,7 @@ from agent.text import Text, msg
 
 GRAMMAR = Section(clauses={"size": size(), "per_vram": ratio(), "bandwidth": rate_kind()})
 
-FACTS = ("memory", "pythons")
+FACTS = ("gpus", "memory", "pythons")
 
 # Firmware, the kernel and a crash kernel keep a part of what is plugged in.
 FIRMWARE_SHARE = 0.03
