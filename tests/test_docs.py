@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from agent.checks import grammars
+from agent.checks import families, grammars
 from agent.cli.main import cli
 from agent.contract import contradictions, load
 
@@ -29,6 +29,13 @@ def test_the_contract_in_the_readme_is_sound(name: str, tmp_path: Path) -> None:
     path.write_text(block, encoding="utf-8")
     assert len(block.splitlines()) <= 20
     assert contradictions(load(path, grammars())) == ()
+
+
+@pytest.mark.parametrize(("name", "before"), [("README.md", "Not judged yet"), ("README.zh-CN.md", "尚不判定")])
+def test_the_readme_says_what_is_not_judged_yet(name: str, before: str) -> None:
+    paragraph = text_of(name).split(before, 1)[1].split("\n\n", 1)[0]
+    unjudged = {key for key, module in families().items() if not hasattr(module, "judge")}
+    assert set(re.findall(r"`([a-z_]+)`", paragraph)) == unjudged
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
