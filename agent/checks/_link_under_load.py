@@ -14,12 +14,12 @@ from agent.text import msg
 
 
 def judge_under_load(clause: Clause, case: Case, slot: str, wanted: Link, fields: dict[str, Any]) -> Optional[Finding]:
-    """A finding where the link was watched, or could not be; None where nobody tried.
+    """A finding where the link was watched, or could not be; None where nobody tried or was let.
 
     ``fields`` of the finding are those that do not depend on the load. A fail must show in two attempts.
     """
     taken = case.measured.get(f"{LINK}@{slot}")
-    if taken is None:
+    if taken is None or (isinstance(taken, Missing) and taken.kind == "left-out"):
         return None
     if isinstance(taken, Missing):
         return unreadable(clause, taken, slot, notes=fields.get("notes", ()))
