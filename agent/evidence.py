@@ -60,6 +60,11 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def readable(probe: str) -> str:
+    """A probe's name as its folder has it."""
+    return re.sub(r"[^A-Za-z0-9._=-]+", "-", probe).strip("-")[:60]
+
+
 class Store:
     """The evidence folders of one run, numbered in the order they were begun: ``NNNN-<probe>``."""
 
@@ -71,8 +76,7 @@ class Store:
 
     def begin(self, probe: str) -> Path:
         """A new empty folder for one probe."""
-        readable = re.sub(r"[^A-Za-z0-9._=-]+", "-", probe).strip("-")[:60]
-        folder = self.root / f"{self._next:04d}-{readable}"
+        folder = self.root / f"{self._next:04d}-{readable(probe)}"
         self._next += 1
         folder.mkdir()
         return folder

@@ -1,0 +1,194 @@
+"""Finding what must not leave the machine: in known places, and by its shape. Pure.
+
+Known places (``hostname`` files, ``--token X``, ``Serial Number: X``, ``/home/X``) give values that are then replaced
+wherever else they stand. Each rule's last matching group is the value.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Optional
+
+from agent.redact.words import PLACEHOLDERS, PROGRAM, PUBLIC, TLD
+
+Kind = Literal["host", "user", "serial", "uuid", "secret", "process", "words", "machine"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A value and where it stands in the text."""
+
+    kind: Kind
+    value: str
+    start: int
+    end: int
+
+
+def _rule(kind: Kind, pattern: str, flags: int = 0) -> tuple[Kind, re.Pattern[str]]:
+    return kind, re.compile(pattern, flags)
+
+
+_M, _I = re.MULTILINE, re.IGNORECASE
+_SECRET_WORD = r"(?:token|passw(?:or)?d|passphrase|secret|api[-_]?key|access[-_]?key|private[-_]?key|credentials?)"
+_VALUE = r"[^\s\"'\0,;}\[{(]"
+# How the tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack, AWS, Aliyun, Tencent, npm and Docker begin.
+_ISSUED = "hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abposr]-|AKIA|ASIA|LTAI|AKID|npm_|dckr_pat_"
+_HEX = "[0-9A-Fa-f]"
+UUID = re.compile(rf"(?<!{_HEX}){_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}(?!{_HEX})")
+# Ethernet (6), EUI-64 (8) and IPoIB (20 bytes), with colons or dashes.
+MAC = re.compile(
+    rf"(?<![\w:-]){_HEX}{{2}}(?P<sep>[:-]){_HEX}{{2}}(?:(?P=sep){_HEX}{{2}}){{4}}"
+    rf"(?:(?:(?P=sep){_HEX}{{2}}){{2}}(?:(?:(?P=sep){_HEX}{{2}}){{12}})?)?(?![\w:-])"
+)
+_SLOT = re.compile(rf"{_HEX}{{4,8}}:{_HEX}{{2}}:{_HEX}{{2}}\.\d")
+GUID = re.compile(rf"(?<![\w:.]){_HEX}{{4}}(?::{_HEX}{{4}}){{3}}(?![\w:.])")
+MAC_IN_NAME = re.compile(rf"(?<![A-Za-z0-9])(?:en|wl|ww)x{_HEX}{{12}}(?![A-Za-z0-9])")
+_HOMES = r"/(?:(?:var/|export/)?home|Users)/"
+_PATH_END = r"\s\"'\0:;,<>|)(\\`\]}"
+# A path in a home folder.
+HOME = re.compile(rf"(?<![\w.-])(?:{_HOMES}|/root/)[^{_PATH_END}]+")
+HOMES = re.compile(rf"{_HOMES}|/root/")
+
+RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    # Secrets first: what is one is nothing else.
+    _rule("secret", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]+?-----END [A-Z ]*PRIVATE KEY-----"),
+    _rule("secret", rf"--?[\w-]*{_SECRET_WORD}[\w-]*(?:=|\s+|\",\s*\"|\0)[\"']?([^\s\"'\0,\]]{{3,}})", _I),
+    _rule("secret", rf"(?<![a-z-])(?:\w*[_-])?{_SECRET_WORD}(?:_\w+)?[\"']?\s*[=:]\s*[\"']?({_VALUE}{{4,}})", _I),
+    _rule("secret", r"\b(?:Bearer|Basic)\s+([A-Za-z0-9._~+/=-]{8,})"),
+    _rule("secret", r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
+    _rule("secret", rf"(?<![A-Za-z0-9])(?:{_ISSUED})[A-Za-z0-9_-]{{8,}}"),
+    _rule("secret", r"(?<![\w+/=-])(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*\d)[A-Za-z0-9]{32,}(?![\w+/=-])"),
+    _rule("secret", r"[a-z][a-z0-9+.-]*://[^/\s@\"'<>:]*:([^/\s@\"'<>]+)@", _I),
+    _rule("user", r"[a-z][a-z0-9+.-]*://([^/\s@\"'<>:]+)(?::[^/\s@\"'<>]*)?@", _I),
+    _rule("secret", r"://[^\s\"'<>?]+\?[^\s\"'<>]*?[\w-]+=([^&\s\"'<>]{6,})"),
+    _rule("secret", r"://[^\s\"'<>?]+\?[^\s\"'<>]*&[\w-]+=([^&\s\"'<>]{6,})"),
+    # Hosts.
+    _rule("host", r"\b(?!file:)[a-z][a-z0-9+.-]*://(?:[^/\s@\"'<>]+@)?([\w.-]+)", _I),
+    _rule("host", r"\"(?:(?:\w+_)?host(?:name)?|node_?name|server(?:_name)?)\"\s*:\s*\"([^\"\s:/]+)\"", _I),
+    _rule("host", r"(?:^|[\s{,-])host(?:name)?\s*[:=]\s*[\"']?([^\W\d_][\w.-]*)(?=[\s\"',}]|\Z)", _M),
+    _rule("host", r"\"uname\"\s*:\s*\[\s*\"Linux\",\s*\"([^\"]+)\""),
+    _rule("host", r"\bLinux ([A-Za-z][\w.-]*) \d+\.\d+\S* #"),
+    _rule("host", r"(?i:hostname)(?: set to|:)\s+<?\"?([A-Za-z][\w.-]*)"),
+    _rule("host", r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ([\w.-]+) (?:kernel|[\w.()-]+(?:\[\d+\])?):", _M),
+    _rule("host", r"^\d{4}-\d\d-\d\dT[\d:.,+Z-]+ ([A-Za-z][\w.-]*) (?:kernel|[\w.()-]+(?:\[\d+\])?):", _M),
+    _rule("host", r"^PING (\S+) ?\(", _M),
+    _rule("host", r"^--- (\S+) ping statistics", _M),
+    _rule("host", r"\bfrom ([A-Za-z][\w.-]*) \([\d:a-f.]+\)"),
+    _rule("host", r"^(?:search|domain)\s+(\S+)", _M),
+    _rule("host", rf"(?<![\w.@-])((?:[A-Za-z0-9_-]+\.)*[A-Za-z0-9_-]*[A-Za-z][A-Za-z0-9_-]*\.(?:{TLD}))(?![\w-]|\.\w)"),
+    # Users.
+    _rule("user", rf"{_HOMES}([^/{_PATH_END}]+)"),
+    _rule("user", r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER)[\"']?\s*[=:]\s*[\"']?([^\s\"'\0,;}]+)"),
+    _rule("user", r"\buser(?:name)?\s*=\s*[\"']?([A-Za-z_][\w.-]*)", _I),
+    _rule("user", r"\"(?:user(?:name)?|owner|login)\"\s*:\s*\"([^\"]+)\"", _I),
+    _rule("user", r"\b[ug]id=\d+\(([^)]+)\)"),
+    _rule("user", r"\bopened for user ([A-Za-z_][\w.-]*)"),
+    _rule("user", r"\bsudo: +([\w.-]+) :"),
+    _rule("user", rf"\b([A-Za-z_][\w.+-]*)@(?=[\w.-]+\.(?:{TLD})\b)"),
+    _rule("host", rf"\b[A-Za-z_][\w.+-]*@([\w.-]+\.(?:{TLD}))\b"),
+    _rule("user", r"\b(?:ssh|scp|rsync|sftp)\s[^\n]*?([A-Za-z_][\w.-]*)@"),
+    _rule("host", r"\b(?:ssh|scp|rsync|sftp)\s[^\n]*?@([A-Za-z][\w.-]*)"),
+    # Serial numbers and what else tells one piece of hardware from another.
+    _rule("serial", r"serial(?:[ _-]?n(?:umber|o|um))?\.?[\"'>]?[ \t]*[:=>][ \t]*[\"']?([^\s\"'<,;]+)", _I),
+    _rule("serial", r"asset[ _]tag[\"']?[ \t]*[:=][ \t]*[\"']?([^\n\"']+)", _I),
+    _rule("serial", r"\"naa\"\s*:\s*\d+,\s*\"oui\"\s*:\s*\d+,\s*\"id\"\s*:\s*(\d{6,})"),
+    _rule("serial", r"\"ext_id\"\s*:\s*(\d{6,})"),
+    _rule("serial", r"\b(?:eui|naa|t10)\.([0-9A-Za-z]{8,})", _I),
+    _rule("serial", r"(?:WWN Device Id|EUI-64)\s*:\s*([0-9a-f][0-9a-f ]+[0-9a-f])", _I),
+    _rule("serial", r"\bww(?:id|n)\b[\"'>]?\s*[:=>-]\s*[\"']?(?:eui\.|naa\.|0x)?([0-9A-Za-z]{8,})", _I),
+    _rule("serial", r"\bpdi[\"'>]?\s*[:=>]\s*[\"']?(0x[0-9a-f]{8,16})", _I),
+    # Programs that ran beside ours.
+    _rule("process", r"<process_name>([^<]+)</process_name>"),
+    _rule("process", r"\"(?:process_name|cmdline|command_line)\"\s*:\s*\"([^\"]+)\"", _I),
+    _rule("process", r"^\|\s+\d+\s+\S+\s+\S+\s+\d+\s+[CGM+]+\s+(\S[^|]*?)\s+\d+MiB \|", _M),
+    _rule("process", r"\bpid='?\d+'?, name=([^,\n]+)"),
+    _rule("process", r"\bcomm=\"([^\"]+)\""),
+    _rule("process", r"\bComm: (\S+)"),
+    _rule("process", r"\bKilled process \d+ \(([^)]+)\)"),
+    _rule("process", r"\boom-kill:[^\n]*,task=([^,\s]+)"),
+    _rule("process", r"\bCOMMAND=([^\n]+)"),
+)  # fmt: skip
+# Files that hold one value and nothing else, by the end of their names.
+_WHOLE: tuple[tuple[re.Pattern[str], Kind], ...] = (
+    (re.compile(r"(?:^|__|/)(?:hostname|domainname|nodename)\Z"), "host"),
+    (re.compile(r"(?:^|__|/)(?:machine-id|machine_id)\Z"), "uuid"),
+    (re.compile(r"(?:serial|asset_tag|wwid|wwn|serial_number)\Z"), "serial"),
+    (re.compile(r"__(?:comm|cmdline)\Z"), "process"),
+)
+_LISTS = re.compile(r"\b(?:servers|reach)\s*:\s*\[([^\]]*)\]")
+_ITEM = re.compile(r"[^\s,\"']+")
+_PS = re.compile(r"^\s*\d+\s+(?:\d+\s+)?(\S.*?)\s*$", re.MULTILINE)
+
+
+def find(text: str, name: str = "", *, ps: bool = False) -> Iterator[Found]:
+    """Values in known places. ``name`` is the file's; ``ps``: it is a list of processes."""
+    for pattern, kind in _WHOLE:
+        stripped = text.strip()
+        if pattern.search(name) and stripped:
+            start = text.index(stripped)
+            yield from _kept_out(kind, stripped, start)
+    for kind, rule in RULES:
+        for match in rule.finditer(text):
+            group = match.lastindex or 0
+            yield from _kept_out(kind, match[group], match.start(group))
+    for listed in _LISTS.finditer(text):
+        for item in _ITEM.finditer(listed[1]):
+            host = re.sub(r"^[a-z0-9+]+://", "", item[0]).split("/")[0].rpartition("@")[2]
+            host = re.sub(r":\d+\Z", "", host)
+            if re.search(r"[^\W\d_]", host) and ":" not in host:
+                yield from _kept_out("host", host, listed.start(1) + item.start() + item[0].index(host))
+    if ps:
+        for line in _PS.finditer(text):
+            yield from _kept_out("process", line[1], line.start(1))
+    yield from _serial_column(text)
+
+
+def _kept_out(kind: Kind, value: str, start: int) -> Iterator[Found]:
+    value = value.rstrip(".") if kind == "host" else value.rstrip()
+    if not value or _harmless(kind, value):
+        return
+    yield Found(kind, value, start, start + len(value))
+
+
+def _harmless(kind: Kind, value: str) -> bool:
+    if kind == "host":
+        return bool(PUBLIC.fullmatch(value)) or not re.search(r"[^\W\d_]", value) or value.lower() == "localhost"
+    if kind == "serial":
+        # The kernel gives its own USB hubs the PCI address of their controller as a serial number.
+        filled = PLACEHOLDERS.fullmatch(value) or _SLOT.fullmatch(value)
+        return len(value) < 4 or not re.search(r"\d", value) or bool(filled)
+    if kind == "process":
+        return " " not in value and bool(PROGRAM.fullmatch(program(value)))
+    if kind == "user":
+        return value in ("root", "nobody") or not re.search(r"[^\W\d_]", value)
+    return value.lower() in ("none", "null", "true", "false", "required", "optional")
+
+
+def program(command: str) -> str:
+    """The program's own name in a command line."""
+    return html.unescape(command).split(" ")[0].rpartition("/")[2]
+
+
+def _serial_column(text: str) -> Iterator[Found]:
+    """``nvidia-smi --format=csv`` with a header."""
+    head, _, rest = text.partition("\n")
+    names = [n.strip() for n in head.split(",")]
+    if len(names) < 2 or "serial" not in names:
+        return
+    column, at = names.index("serial"), len(head) + 1
+    for line in rest.splitlines(keepends=True):
+        cells = line.split(",")
+        if len(cells) == len(names):
+            value = cells[column].strip()
+            start = at + len(",".join(cells[:column])) + (1 if column else 0)
+            yield from _kept_out("serial", value, start + cells[column].index(value) if value else start)
+        at += len(line)
+
+
+def machine(job: str) -> Optional[str]:
+    """The pseudonym of the machine in ``run.json``."""
+    found = re.search(r"\"machine\"\s*:\s*\"([0-9a-f]{16})\"", job)
+    return found[1] if found else None
