@@ -42,12 +42,14 @@ def fold(findings: Sequence[Finding]) -> Verdict:
 def scope_of(findings: Sequence[Finding], left_out: Sequence[ScopeEntry], shortened: Sequence[ScopeEntry]) -> Scope:
     """Everything the verdict does not cover: by option, by budget, by a shortened test, or until the trial."""
     seen = {entry.key for entry in (*left_out, *shortened)}
-    by_code = {"left-out": [*left_out], "shortened": [*shortened], "pending-trial": []}
+    left, short, trial = [*left_out], [*shortened], list[ScopeEntry]()
+    # What only load shows was left out where there was no load.
+    by_code = {"left-out": left, "needs-load": left, "shortened": short, "pending-trial": trial}
     for f in findings:
         if f.reason_code in by_code and f.clause not in seen and f.outcome == "inconclusive":
             seen.add(f.clause)
             by_code[f.reason_code].append(ScopeEntry(f.clause, f.reason))
-    return Scope(tuple(by_code["left-out"]), tuple(by_code["shortened"]), tuple(by_code["pending-trial"]))
+    return Scope(tuple(left), tuple(short), tuple(trial))
 
 
 def headline(findings: Sequence[Finding]) -> Text:
