@@ -175,11 +175,12 @@ def _said(tool: str, error: ParseError) -> Text:
     return msg("{tool}: {error}", tool=tool, error=str(error))
 
 
-def series_of(ran: Ran) -> tuple[float, ...]:
-    """Bytes per second of each whole second of the first job (fio loses the last, incomplete one)."""
+def series_of(ran: Ran, seconds: float) -> tuple[float, ...]:
+    """Bytes per second of each whole second of the first job, which was to end after ``seconds``."""
     if not ran.has("series_bw.1.log"):
         return ()
-    return tuple(s.bytes_per_s for s in fio.parse_bw_log(ran.bytes("series_bw.1.log").decode("utf-8", "replace")))
+    samples = fio.parse_bw_log(ran.bytes("series_bw.1.log").decode("utf-8", "replace"))
+    return fio.per_second(samples, seconds)
 
 
 def taken(

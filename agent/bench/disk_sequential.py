@@ -40,7 +40,7 @@ def _attempt(rig: Rig, direction: str) -> Result:
     for number in range(1, rig.repetitions + 1):
         ran = (_write if direction == "write" else _read)(rig, f"{direction}.{number}")
         runs.append(ran)
-        block = _dd_block(ran) if rig.engine == "dd" else _fio_block(ran, direction)
+        block = _dd_block(ran) if rig.engine == "dd" else _fio_block(ran, direction, SECONDS[rig.look.depth])
         if isinstance(block, Missing):
             return block
         blocks.append(block)
@@ -89,7 +89,7 @@ def _dd(rig: Rig, name: str, argv: list[str]) -> Ran:
 
 
 def _problem(rig: Rig, ran: Ran) -> Optional[Missing]:
-    block = _dd_block(ran) if rig.engine == "dd" else _fio_block(ran, "write")
+    block = _dd_block(ran) if rig.engine == "dd" else _fio_block(ran, "write", SECONDS[rig.look.depth])
     return block if isinstance(block, Missing) else None
 
 
@@ -111,7 +111,7 @@ def _dd_block(ran: Ran) -> Union[Block, Missing]:
     return Block(result.bytes / result.seconds, conditions=conditions)
 
 
-def _fio_block(ran: Ran, direction: str) -> Union[Block, Missing]:
+def _fio_block(ran: Ran, direction: str, seconds: float) -> Union[Block, Missing]:
     part, missing = read_job(ran, direction)
     if part is None or part.bytes_per_s is None or part.seconds is None:
         return missing or Missing("unparsable", msg("fio reports no I/O in this direction"), ran.cited)
@@ -122,7 +122,7 @@ def _fio_block(ran: Ran, direction: str) -> Union[Block, Missing]:
         "lat_ns_p50": part.lat_ns_p50,
         "lat_ns_p99": part.lat_ns_p99,
     }
-    return Block(part.bytes_per_s, samples=series_of(ran), conditions=conditions)
+    return Block(part.bytes_per_s, samples=series_of(ran, seconds), conditions=conditions)
 
 
 def falls(blocks: Sequence[Block]) -> tuple[Text, ...]:

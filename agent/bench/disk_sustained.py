@@ -40,7 +40,7 @@ def measure(rig: Rig, wanted: Mapping[str, str]) -> Mapping[str, Result]:
     part, missing = read_job(ran, "write")
     if part is None:
         return {key: missing or Missing("failed", msg("no number"), ran.cited)}
-    series = series_of(ran)
+    series = series_of(ran, seconds)
     if len(series) < SHORTEST_S:
         text = msg(
             "{cap} were written in {s} s: too short to tell whether the rate lasts", cap=_gib(cap), s=len(series)

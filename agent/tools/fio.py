@@ -188,6 +188,20 @@ def parse_bw_log(text: str) -> tuple[LogSample, ...]:
     return tuple(_log_sample(line) for line in text.splitlines() if line.strip())
 
 
+def per_second(samples: Sequence[LogSample], seconds: float) -> tuple[float, ...]:
+    """The rate of each whole second of a job that was to end after ``seconds``.
+
+    fio logs nothing for a second in which nothing was completed: that is a zero, not a gap. Past its time a job
+    only waits for what is in flight, which is counted late and all at once.
+    """
+    found: dict[int, float] = {}
+    for sample in samples:
+        number = round(sample.at_ms / 1000)
+        if number <= seconds:
+            found[number] = sample.bytes_per_s
+    return tuple(found.get(number, 0.0) for number in range(1, max(found, default=0) + 1))
+
+
 def _log_sample(line: str) -> LogSample:
     match = re.match(r"\s*(\d+),\s*(\d+),\s*([012])(?:,|\s*$)", line)
     if match is None:

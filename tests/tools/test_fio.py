@@ -96,3 +96,9 @@ def test_real_fio_equals_its_own_json(tmp_path: Path) -> None:
     assert job.write.lat_ns_p99 == printed["clat_ns"]["percentile"]["99.000000"]
     assert job.read == fio.NO_IO
     assert all(s.direction == "write" for s in fio.parse_bw_log(Path(f"{log}_bw.1.log").read_text()))
+
+
+def test_a_second_without_a_sample_is_a_zero_and_the_tail_is_none() -> None:
+    text = "1000, 100, 1, 0\n2001, 90, 1, 0\n4002, 120, 1, 0\n5000, 1, 1, 0\n"
+    assert [v / 1024 for v in fio.per_second(fio.parse_bw_log(text), 4)] == [100, 90, 0, 120]
+    assert fio.per_second((), 4) == ()
