@@ -32,7 +32,8 @@ def test_syntax_of_python_3_8_and_nothing_of_the_agent(path: Path) -> None:
     imported = {a.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     imported |= {(n.module or "").split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
     stdlib = getattr(sys, "stdlib_module_names", None)  # 3.10
-    foreign = imported - {"torch", "_protocol", "__future__"} - set(stdlib or imported)
+    shared = {p.stem for p in WORKERS if p.stem.startswith("_")}
+    foreign = imported - {"torch", "__future__", *shared} - set(stdlib or imported)
     assert "agent" not in imported
     assert not foreign
 
