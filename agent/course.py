@@ -124,6 +124,11 @@ class Course:
                 break
             self._looks(planned)
             after_step()
+        if self.plan.steps:
+            before = (len(self.host.log), len(self.host.cited))
+            begun = time.monotonic()
+            self.facts.update(self._guard("facts again", partial(facts_package.again, self.facts, self.host)) or {})
+            self._record("facts after the loads", before, time.monotonic() - begun)
 
     def findings(self) -> tuple[Finding, ...]:
         """All clauses judged on what is known now, in the contract's order; what is left out comes with its reason."""

@@ -25,9 +25,17 @@ SHOWN = 5
 
 
 def log(case: Case) -> Reading[KernelLog]:
-    """The log as it was before the run."""
+    """The log after the loads, which holds what came before and during them; without loads, the one before.
+
+    Where the second reading failed, faults that the first showed stand; that there were none is no longer known.
+    """
     facts: Optional[KernelLogFacts] = case.facts.get("kernel_log")
-    return facts.log if facts is not None else Missing("left-out", msg("the kernel log was not read"))
+    if facts is None:
+        return Missing("left-out", msg("the kernel log was not read"))
+    if facts.after is None:
+        return facts.log
+    seen = isinstance(facts.log, Known) and by_slot(facts.log.value, BLAMED)
+    return facts.log if isinstance(facts.after, Missing) and seen else facts.after
 
 
 def by_slot(found: KernelLog, classes: tuple[str, ...]) -> Mapping[Optional[str], tuple[LogEvent, ...]]:

@@ -6,7 +6,7 @@ Nothing here judges, and nothing here loads the machine.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -24,3 +24,9 @@ class Asked:
 def collect(names: Iterable[str], host: Host, asked: Asked) -> dict[str, Any]:
     """The facts modules of these names, each collected once, in alphabetical order."""
     return {n: importlib.import_module(f"{__name__}.{n}").collect(host, asked) for n in sorted(set(names))}
+
+
+def again(facts: Mapping[str, Any], host: Host) -> dict[str, Any]:
+    """The facts that loads can change, read once more after them: modules with ``again(host, before)``."""
+    modules = {n: importlib.import_module(f"{__name__}.{n}") for n in sorted(facts)}
+    return {n: m.again(host, facts[n]) for n, m in modules.items() if hasattr(m, "again")}

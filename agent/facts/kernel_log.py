@@ -69,9 +69,10 @@ class KernelLog:
 
 @dataclass(frozen=True)
 class KernelLogFacts:
-    """``log`` as it was before the run."""
+    """``log`` as it was before the run; ``after`` the loads it holds what came during them, None without loads."""
 
     log: Reading[KernelLog]
+    after: Optional[Reading[KernelLog]] = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,11 @@ class New:
 def collect(host: Host, asked: Asked) -> KernelLogFacts:
     """The log of this boot until now."""
     return KernelLogFacts(read(host, "kernel-log"))
+
+
+def again(host: Host, before: KernelLogFacts) -> KernelLogFacts:
+    """The log once more, after the loads."""
+    return replace(before, after=read(host, "kernel-log-after"))
 
 
 def read(host: Host, probe: str) -> Reading[KernelLog]:

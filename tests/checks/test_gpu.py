@@ -391,6 +391,20 @@ def test_xid(event: LogEvent, bad: Optional[str]) -> None:
     assert {f.outcome for f in found.values()} == ({"fail"} if bad else {"pass"})
 
 
+@pytest.mark.parametrize(("event", "outcome"), [(xid(79, "hardware"), "fail"), (xid(31, "application"), "pass")])
+def test_xid_during_the_loads(event: LogEvent, outcome: str) -> None:
+    """A card that falls off the bus under load breaks the promise; our own worker's bad address does not."""
+    log = replace(events(), after=events(event).log)
+    found = judged(node(kernel_log=log), clause("gpu.xid", "none"))
+    assert {f.outcome for f in found.values()} == {outcome}
+
+
+@pytest.mark.parametrize(("before", "outcome"), [((), "inconclusive"), ((xid(79, "hardware"),), "fail")])
+def test_a_log_that_cannot_be_read_again(before: tuple[LogEvent, ...], outcome: str) -> None:
+    log = replace(events(*before), after=Missing("timeout", msg("dmesg gave no answer")))
+    assert {f.outcome for f in judged(node(kernel_log=log), clause("gpu.xid", "none")).values()} == {outcome}
+
+
 def test_log_that_forgot_its_beginning() -> None:
     assert one(node(kernel_log=events(since_boot=False)), "gpu.xid", "none", None).outcome == "inconclusive"
 
