@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CONTRACT ?= contracts/examples/this-host.yaml
 
-.PHONY: help dev run fmt lint types test perf i18n gpu-check dist
+.PHONY: help dev run demo fmt lint types test perf i18n gpu-check dist
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -28,6 +28,9 @@ dev: $(VENV)/developed ## make .venv with all development tools
 run: $(VENV)/installed ## judge this machine (CONTRACT=… for a contract of your own)
 	@sh packaging/setup.sh tools
 	@sh packaging/run.sh $(BIN)/accept $(CONTRACT)
+
+demo: $(VENV)/developed ## judge several servers that are not there, healthy and broken, and say where the reports are
+	@$(BIN)/python -m tests.fakenode.demo demo
 
 fmt: $(VENV)/developed ## format the code
 	@$(BIN)/ruff format .
