@@ -13,7 +13,6 @@ import _protocol as protocol
 
 WINDOW = 1 << 20  # of the text that copies carry
 WAKE_S = 0.1  # an idle link slows down; it takes its time to wake
-BARRIER_S = 60.0
 INSIDE = 0.25  # of the time goes into copies inside the card: they are many times as fast
 
 # ---------------------------------------------------------------- copies between host and device
@@ -23,34 +22,33 @@ def copy(driver, found, request, clock):
     """Each GPU alone, block by block in turn; then all at once."""
     size = protocol.asked(request, "bytes", int) // WINDOW * WINDOW
     sysfs = protocol.asked(request, "sysfs", str)
+    hang_s = protocol.asked(request, "hang_s", float)
     empty = {"cpus": None, "together": None, "error": None}
     results = {d["index"]: {"index": d["index"], "blocks": [], **empty} for d in found}
     copiers = {}
-    try:
-        for device in found:
-            with cuda.recorded(results[device["index"]]):
-                copiers[device["index"]] = Copier(driver, device, size, sysfs, copiers)
-                results[device["index"]]["cpus"] = copiers[device["index"]].cpus
+    for device in found:
+        with cuda.recorded(results[device["index"]]):
+            copier = cuda.bounded(lambda d=device: Copier(driver, d, size, sysfs, copiers), hang_s)
+            copiers[device["index"]] = copier
+            results[device["index"]]["cpus"] = copier.cpus
 
-        def one(index, block):
-            if index in copiers and results[index]["error"] is None:
-                with cuda.recorded(results[index]):
-                    results[index]["blocks"].append(copiers[index].block(request))
+    def one(index, _):
+        if results[index]["error"] is None:
+            with cuda.recorded(results[index]):
+                results[index]["blocks"].append(cuda.bounded(lambda: copiers[index].block(request), hang_s))
 
-        stopped = protocol.interleaved(
-            [d["index"] for d in found],
-            protocol.asked(request, "blocks", int),
-            protocol.asked(request, "pause_s", float),
-            clock,
-            one,
-        )
-        seconds = protocol.asked(request, "together_s", float)
-        whole = [c for i, c in copiers.items() if results[i]["error"] is None]
-        if stopped is None and seconds > 0 and len(whole) > 1:
-            together(whole, seconds, results)
-    finally:
-        for copier in reversed(list(copiers.values())):
-            copier.gpu.close()
+    stopped = protocol.interleaved(
+        [d["index"] for d in found],
+        protocol.asked(request, "blocks", int),
+        protocol.asked(request, "pause_s", float),
+        clock,
+        one,
+    )
+    seconds = protocol.asked(request, "together_s", float)
+    whole = [c for i, c in copiers.items() if results[i]["error"] is None]
+    if stopped is None and seconds > 0 and len(whole) > 1:
+        for index, rate in together(whole, seconds, hang_s).items():
+            results[index]["together"] = rate
     return {"bytes": size, "copies": list(results.values()), "stopped": stopped}
 
 
@@ -61,17 +59,13 @@ class Copier:
         self.size = size
         self.sysfs = sysfs
         self.gpu = cuda.Gpu(driver, device)
-        try:
-            self.link = links.Link(self.gpu.slot, sysfs)
-            first = next(iter(others.values()), None)
-            self.text = first.text if first else pattern.Windows(self.gpu, WINDOW, size // WINDOW, 1)
-            with links.near(self.gpu.slot, sysfs) as self.cpus:
-                self.host = self.gpu.pin(size)
-                ctypes.memset(self.host, 0, size)
-            self.memory, self.second = self.gpu.allocate(size), self.gpu.allocate(size)
-        except protocol.Unable:
-            self.gpu.close()
-            raise
+        self.link = links.Link(self.gpu.slot, sysfs)
+        first = next(iter(others.values()), None)
+        self.text = first.text if first else pattern.Windows(self.gpu, WINDOW, size // WINDOW, 1)
+        with links.near(self.gpu.slot, sysfs) as self.cpus:
+            self.host = self.gpu.pin(size)
+            ctypes.memset(self.host, 0, size)
+        self.memory, self.second = self.gpu.allocate(size), self.gpu.allocate(size)
 
     def h2d(self):
         self.gpu.driver.call("cuMemcpyHtoDAsync_v2", self.memory, self.host, self.size, self.gpu.stream)
@@ -139,26 +133,25 @@ def rates(block, size):
     }
 
 
-def together(copiers, seconds, results):
-    """Both ways, each on all GPUs for the same time."""
-    barrier = threading.Barrier(len(copiers), timeout=BARRIER_S)
+def together(copiers, seconds, hang_s):
+    """Both ways, each on all GPUs for the same time: ``{"h2d", "d2h"}`` in GB/s by index; nothing where one fails."""
+    barrier = threading.Barrier(len(copiers), timeout=hang_s)
     rate = {c.gpu.index: {} for c in copiers}
 
     def run(copier):
-        result = results[copier.gpu.index]
-        for name, call in (("h2d", copier.h2d), ("d2h", copier.d2h)):
-            with cuda.recorded(result), links.near(copier.gpu.slot, copier.sysfs):
-                copier.gpu.use()
-                copier.run_for(call, WAKE_S)
-            barrier.wait()
-            if result["error"] is None:
-                with cuda.recorded(result), links.near(copier.gpu.slot, copier.sysfs):
+        try:
+            for name, call in (("h2d", copier.h2d), ("d2h", copier.d2h)):
+                with links.near(copier.gpu.slot, copier.sysfs):
+                    copier.gpu.use()
+                    copier.run_for(call, WAKE_S)
+                    barrier.wait()
                     rate[copier.gpu.index][name] = copier.run_for(call, seconds)
+        except (protocol.Unable, threading.BrokenBarrierError):
+            barrier.abort()
 
-    cuda.at_once([lambda c=c: run(c) for c in copiers])
-    for index, found in rate.items():
-        if len(found) == 2:
-            results[index]["together"] = found
+    cuda.in_time([lambda c=c: run(c) for c in copiers], 2 * (WAKE_S + seconds + hang_s))
+    whole = all(len(found) == 2 for found in rate.values())
+    return {index: dict(found) for index, found in rate.items()} if whole else {}
 
 
 # ---------------------------------------------------------------- copies between devices
@@ -167,39 +160,36 @@ def together(copiers, seconds, results):
 def peer(driver, found, request, clock):
     """Each pair by itself, block by block in turn; what arrives is read back and compared each time."""
     size = protocol.asked(request, "bytes", int) // WINDOW * WINDOW
+    hang_s = protocol.asked(request, "hang_s", float)
     by_slot = {d["slot"]: d for d in found}
     wanted = [p for p in protocol.asked(request, "pairs", list) if p[0] in by_slot and p[1] in by_slot]
-    results = []
     ends = {}
     lost = {d["index"]: {"error": None} for d in found}
-    try:
-        for device in found:
-            with cuda.recorded(lost[device["index"]]):
-                ends[device["index"]] = End(driver, device, size, ends)
-        for source, target in wanted:
-            one, other = by_slot[source]["index"], by_slot[target]["index"]
-            error = lost[one]["error"] or lost[other]["error"]
-            results.append({"from": one, "to": other, "access": None, "blocks": [], "error": error})
-            if error is None:
-                with cuda.recorded(results[-1]):
-                    results[-1]["access"] = ends[one].reach(ends[other])
+    for device in found:
+        with cuda.recorded(lost[device["index"]]):
+            ends[device["index"]] = cuda.bounded(lambda d=device: End(driver, d, size, ends), hang_s)
+    results = []
+    for source, target in wanted:
+        one, other = by_slot[source]["index"], by_slot[target]["index"]
+        error = lost[one]["error"] or lost[other]["error"]
+        results.append({"from": one, "to": other, "access": None, "blocks": [], "error": error})
 
-        def block(number, _):
-            result = results[number]
-            if result["error"] is None:
-                with cuda.recorded(result):
-                    result["blocks"].append(ends[result["from"]].block(ends[result["to"]], request))
+    def block(number, _):
+        result = results[number]
+        if result["error"] is None:
+            one, other = ends[result["from"]], ends[result["to"]]
+            with cuda.recorded(result):
+                if result["access"] is None:
+                    result["access"] = cuda.bounded(lambda: one.reach(other), hang_s)
+                result["blocks"].append(cuda.bounded(lambda: one.block(other, request), hang_s))
 
-        stopped = protocol.interleaved(
-            list(range(len(results))),
-            protocol.asked(request, "blocks", int),
-            protocol.asked(request, "pause_s", float),
-            clock,
-            block,
-        )
-    finally:
-        for end in reversed(list(ends.values())):
-            end.gpu.close()
+    stopped = protocol.interleaved(
+        list(range(len(results))),
+        protocol.asked(request, "blocks", int),
+        protocol.asked(request, "pause_s", float),
+        clock,
+        block,
+    )
     return {"bytes": size, "pairs": results, "stopped": stopped}
 
 
@@ -209,16 +199,12 @@ class End:
     def __init__(self, driver, device, size, others):
         self.size = size
         self.gpu = cuda.Gpu(driver, device)
-        try:
-            first = next(iter(others.values()), None)
-            self.text = first.text if first else pattern.Windows(self.gpu, WINDOW, size // WINDOW, 1)
-            self.host = first.host if first else self.gpu.pin(size)
-            self.text.fill(0, self.host, size)
-            self.sent, self.received = self.gpu.allocate(size), self.gpu.allocate(size)
-            self.gpu.write(self.sent, self.host, size)
-        except protocol.Unable:
-            self.gpu.close()
-            raise
+        first = next(iter(others.values()), None)
+        self.text = first.text if first else pattern.Windows(self.gpu, WINDOW, size // WINDOW, 1)
+        self.host = first.host if first else self.gpu.pin(size)
+        self.text.fill(0, self.host, size)
+        self.sent, self.received = self.gpu.allocate(size), self.gpu.allocate(size)
+        self.gpu.write(self.sent, self.host, size)
 
     def reach(self, other):
         """Whether copies go straight to ``other``; if not, the driver takes them through host memory."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from concurrent.futures import ThreadPoolExecutor
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from _protocol import Unable
 
@@ -28,7 +30,6 @@ CALLS = {
     "cuDeviceGetUuid": [_OUT, _INT],
     "cuDeviceCanAccessPeer": [_OUT, _INT, _INT],
     "cuDevicePrimaryCtxRetain": [_OUT, _INT],
-    "cuDevicePrimaryCtxRelease_v2": [_INT],
     "cuCtxSetCurrent": [_HANDLE],
     "cuCtxSynchronize": [],
     "cuCtxEnablePeerAccess": [_HANDLE, _UINT],
@@ -36,7 +37,6 @@ CALLS = {
     "cuMemAlloc_v2": [_OUT, _SIZE],
     "cuMemFree_v2": [_ADDRESS],
     "cuMemHostAlloc": [_OUT, _SIZE, _UINT],
-    "cuMemFreeHost": [_HANDLE],
     "cuMemcpyHtoD_v2": [_ADDRESS, _HANDLE, _SIZE],
     "cuMemcpyDtoH_v2": [_HANDLE, _ADDRESS, _SIZE],
     "cuMemcpyHtoDAsync_v2": [_ADDRESS, _HANDLE, _SIZE, _HANDLE],
@@ -128,7 +128,7 @@ class Driver:
 
 
 class Gpu:
-    """One GPU's primary context, with what was allocated in it. ``use()`` first in every thread."""
+    """One GPU's primary context. ``use()`` first in every thread. The driver takes all back when the process ends."""
 
     def __init__(self, driver, found):
         self.driver = driver
@@ -139,24 +139,9 @@ class Gpu:
         self.context = driver.ask(ctypes.c_void_p, "cuDevicePrimaryCtxRetain", self.device)
         self.use()
         self.stream = driver.ask(ctypes.c_void_p, "cuStreamCreate", 1)  # CU_STREAM_NON_BLOCKING
-        self.blocks = []
-        self.pinned = []
 
     def use(self):
         self.driver.call("cuCtxSetCurrent", self.context)
-
-    def close(self):
-        """Give everything back; what fails here fails because the card is lost already."""
-        with contextlib.suppress(Unable):
-            self.use()
-            self.free()
-            for address in self.pinned:
-                self.driver.call("cuMemFreeHost", address)
-            self.driver.call("cuDevicePrimaryCtxRelease_v2", self.device)
-
-    def free(self):
-        while self.blocks:
-            self.driver.call("cuMemFree_v2", self.blocks.pop())
 
     def available(self):
         """Bytes that the driver says are free."""
@@ -166,15 +151,14 @@ class Gpu:
 
     def allocate(self, size):
         """Address of device memory; Unable("out-of-memory") where there is none."""
-        address = self.driver.ask(ctypes.c_uint64, "cuMemAlloc_v2", size)
-        self.blocks.append(address)
-        return address
+        return self.driver.ask(ctypes.c_uint64, "cuMemAlloc_v2", size)
+
+    def free(self, address):
+        self.driver.call("cuMemFree_v2", address)
 
     def pin(self, size):
-        """Address of page-locked host memory, freed by ``close``."""
-        address = self.driver.ask(ctypes.c_void_p, "cuMemHostAlloc", size, PORTABLE)
-        self.pinned.append(address)
-        return address
+        """Address of page-locked host memory."""
+        return self.driver.ask(ctypes.c_void_p, "cuMemHostAlloc", size, PORTABLE)
 
     def write(self, address, host, size):
         self.driver.call("cuMemcpyHtoD_v2", address, host, size)
@@ -211,10 +195,43 @@ class Kernels:
         self.gpu.wait()
 
 
-def at_once(functions):
-    """Run all, each in a thread; the first exception is this call's."""
-    with ThreadPoolExecutor(len(functions)) as pool:
-        list(pool.map(lambda function: function(), functions))
+STUCK = []
+
+
+def in_time(functions, seconds):
+    """Run all at once, each in a thread of its own: their futures, those not done being stuck in the driver.
+
+    The first exception is this call's. What is stuck is left behind until :func:`leave`.
+    """
+    pool = ThreadPoolExecutor(len(functions))
+    futures = [pool.submit(function) for function in functions]
+    pool.shutdown(wait=False)
+    done, late = wait(futures, max(0.0, seconds))
+    STUCK.extend(late)
+    for future in done:
+        future.result()
+    return futures
+
+
+def bounded(function, seconds):
+    """What it returns; Unable("hung") where it does not come back: one lost card must not take the others along."""
+    (future,) = in_time([function], seconds)
+    if not future.done():
+        raise hung(seconds)
+    return future.result()
+
+
+def hung(seconds):
+    return Unable("hung", "the CUDA driver did not come back in %.0f s" % seconds)
+
+
+def leave(status):
+    """End the process; a thread that is stuck in the driver is not waited for."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if any(not future.done() for future in STUCK):
+        os._exit(status)
+    sys.exit(status)
 
 
 @contextlib.contextmanager

@@ -265,8 +265,7 @@ class Mixer:
             if self._words(address, TRIAL_WORDS) != expected:
                 raise Unable("refused", "the kernel does not write what it should")
             self._plant(address, expected, first, of_pass)
-        self.gpu.blocks.remove(address)
-        self.gpu.driver.call("cuMemFree_v2", address)
+        self.gpu.free(address)
 
     def _plant(self, address, expected, first, of_pass):
         wrong = {5: expected[5] ^ 1, TRIAL_WORDS - 1: expected[-1] ^ 1 << 63}

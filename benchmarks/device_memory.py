@@ -11,10 +11,10 @@ Request: ``{"task": "memory_test"|"copy"|"peer", "slots": ["0000:1b:00.0", …] 
   "expected", "found", "again"}], "stopped", "error"}]``. ``offset`` counts in the tested memory; words are 8 bytes,
   in hexadecimal. Up to 4096 wrong words are counted as words; beyond, the host counts pages of 4 KiB.
 - ``copy``: page-locked host memory of ``bytes`` on the GPU's own memory node; ``blocks``, ``samples``, ``sample_s``,
-  ``warmup_s``, ``pause_s``, ``together_s``, ``sysfs``. Result: ``copies``: ``[{"index", "cpus", "blocks": [{"h2d":
-  {"samples", "warmup", "calls", "started_at", "ended_at", "link"}, "d2h": …, "d2d": …, "wrong_bytes"}], "together":
-  {"h2d", "d2h"}, "error"}]``, ``stopped``. Rates in GB/s (10⁹) of bytes copied, each counted once; ``link`` as in
-  ``_link.Sampler``.
+  ``warmup_s``, ``pause_s``, ``together_s``, ``hang_s`` (then a GPU is given up), ``sysfs``. Result: ``copies``:
+  ``[{"index", "cpus", "blocks": [{"h2d": {"samples", "warmup", "calls", "started_at", "ended_at", "link"}, "d2h": …,
+  "d2d": …, "wrong_bytes"}], "together": {"h2d", "d2h"}, "error"}]``, ``stopped``. Rates in GB/s
+  (10⁹) of bytes copied, each counted once; ``link`` as in ``_link.Sampler``.
 - ``peer``: ``pairs`` ``[[from, to], …]`` of slots. Result: ``pairs``: ``[{"from", "to", "access", "blocks":
   [{"samples", …, "wrong_bytes"}], "error"}]`` by index, ``stopped``.
 """
@@ -37,6 +37,8 @@ import _pattern as pattern
 import _protocol as protocol
 
 GRAIN = 2 << 20  # the driver rounds allocations up to this
+NVML_S = 15.0
+GRACE_S = 5.0  # of a test that ends at its time limit
 
 
 def measure(request):
@@ -60,37 +62,43 @@ def measure(request):
 
 def memory_test(driver, found, request, clock):
     """All GPUs at once: this is about right and wrong, not about speed."""
-    # Before the first context of ours.
-    results = [
-        {"index": d["index"], "total_bytes": d["memory_bytes"], "used_before_bytes": links.used_before(d["slot"])}
-        for d in found
-    ]
+    used = used_before([d["slot"] for d in found])  # before the first context of ours
     texts = Texts(protocol.asked(request, "window", int), protocol.asked(request, "bytes", int), request)
-    try:
-        cuda.at_once([lambda d=d, r=r: test_one(driver, d, request, clock, texts, r) for d, r in zip(found, results)])
-    finally:
-        texts.close()
-    return {"tests": results}
+    results = [
+        {"index": d["index"], "total_bytes": d["memory_bytes"], "used_before_bytes": used.get(d["slot"])} for d in found
+    ]
+    begun = clock.left()
+    futures = cuda.in_time(
+        [lambda d=d, r=r: test_one(driver, d, request, clock, texts, r) for d, r in zip(found, results)],
+        begun + GRACE_S,
+    )
+    return {
+        "tests": [
+            result if future.done() else dict(result, error=cuda.hung(begun + GRACE_S).as_json())
+            for future, result in zip(futures, results)
+        ]
+    }
+
+
+def used_before(slots):
+    """Bytes in use by slot; those that NVML does not tell, or not in time, are left out."""
+    futures = cuda.in_time([lambda s=s: links.used_before(s) for s in slots], NVML_S)
+    return {slot: future.result() for slot, future in zip(slots, futures) if future.done()}
 
 
 class Texts:
-    """The windows, made by the first GPU that needs them; it stays open until all are done."""
+    """The windows, made by the first GPU that needs them."""
 
     def __init__(self, window, size, request):
         self.settings = (window, -(-size // window), protocol.asked(request, "passes", int))
         self.lock = threading.Lock()
-        self.owner = self.windows = None
+        self.windows = None
 
-    def get(self, driver, device):
+    def get(self, gpu):
         with self.lock:
             if self.windows is None:
-                self.owner = cuda.Gpu(driver, device)
-                self.windows = pattern.Windows(self.owner, *self.settings)
+                self.windows = pattern.Windows(gpu, *self.settings)
             return self.windows
-
-    def close(self):
-        if self.owner is not None:
-            self.owner.close()
 
 
 def test_one(driver, device, request, clock, texts, result):
@@ -105,14 +113,10 @@ def test_one(driver, device, request, clock, texts, result):
         stopped=None,
         error=None,
     )
-    try:
+    with cuda.recorded(result):
         gpu = cuda.Gpu(driver, device)
-    except protocol.Unable as unable:
-        result["error"] = unable.as_json()
-        return
-    try:
         result["free_bytes"] = gpu.available()
-        method, result["why_host"] = choose(gpu, request, texts, device)
+        method, result["why_host"] = choose(gpu, request, texts)
         result["method"] = method.name
         chunks = allocate(gpu, result["asked_bytes"], protocol.asked(request, "chunk", int))
         result["allocated_bytes"] = sum(size for _, size in chunks)
@@ -120,13 +124,9 @@ def test_one(driver, device, request, clock, texts, result):
             if not one_pass(gpu, method, chunks, number, clock, result):
                 result["stopped"] = "time-limit"
                 break
-    except protocol.Unable as unable:
-        result["error"] = unable.as_json()
-    finally:
-        gpu.close()
 
 
-def choose(gpu, request, texts, device):
+def choose(gpu, request, texts):
     """The method, and why it is not the kernel."""
     why = "asked for"
     if protocol.asked(request, "method", str) == "auto":
@@ -134,10 +134,7 @@ def choose(gpu, request, texts, device):
             return ByKernel(pattern.Mixer(gpu)), None
         except protocol.Unable as unable:
             why = unable.detail
-            gpu.use()
-    windows = texts.get(driver=gpu.driver, device=device)
-    gpu.use()
-    return ByHost(gpu, windows), why
+    return ByHost(gpu, texts.get(gpu)), why
 
 
 def allocate(gpu, wanted, chunk):
@@ -253,4 +250,4 @@ class ByHost:
 TASKS = {"memory_test": memory_test, "copy": copies.copy, "peer": copies.peer}
 
 if __name__ == "__main__":
-    sys.exit(protocol.main("device_memory", measure))
+    cuda.leave(protocol.main("device_memory", measure))

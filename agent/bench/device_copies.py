@@ -18,6 +18,7 @@ WAYS = ("h2d", "d2h")
 STATISTIC: Statistic = "median of block medians"
 WRONG = "wrong-result"
 START_S = 3.0
+HANG_S = 60.0  # until a call of the driver is given up
 SHORT = msg("stopped by its own time limit before all blocks were done")
 # Gbit/s of data a lane carries, by generation: GT/s less 8b/10b, 128b/130b, or FLITs of 242 in 256 bytes.
 LANES = {
@@ -67,6 +68,7 @@ class Effort:
             "warmup_s": self.warmup_s,
             "pause_s": self.pause_s,
             "together_s": self.together_s,
+            "hang_s": HANG_S,
         }
 
 

@@ -189,6 +189,26 @@ def test_a_hang_is_killed_at_its_deadline(tmp_path: Path, monkeypatch: pytest.Mo
     assert marked(host.token) == []
 
 
+def test_a_gpu_that_hangs_leaves_the_other_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.bench.device_copies.HANG_S", 1.5)
+    node = small().answering("0 cuMemcpyDtoH hang")
+    host = deliver(node, tmp_path, monkeypatch)
+    results = PcieStep(slots(node), effort=COPY).execute(host, Look())
+    first, second = slots(node)
+    assert missing(results, f"pcie_bandwidth.h2d@{first}").kind == "timeout"
+    assert "did not come back in 2 s" in str(missing(results, f"gpu.pcie@{first}").detail)
+    assert len(taken(results, f"pcie_bandwidth.h2d@{second}").attempt.blocks) == 2
+    assert marked(host.token) == []
+
+
+def test_a_peer_that_hangs_leaves_the_others_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.bench.device_copies.HANG_S", 1.5)
+    node = small(cards=3).answering("2 cuMemcpyDtoD hang")  # whoever sends to the third
+    results = send(node, tmp_path, monkeypatch)
+    a, b, c = slots(node)
+    assert {k for k, r in results.items() if isinstance(r, Missing)} == {f"p2p_bandwidth@{s}>{c}" for s in (a, b)}
+
+
 def test_only_the_gpu_that_is_wanted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = small()
     second = slots(node)[1]

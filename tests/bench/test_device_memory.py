@@ -203,6 +203,19 @@ def test_a_hang_is_killed_at_its_deadline(tmp_path: Path, monkeypatch: pytest.Mo
     assert marked(host.token) == []
 
 
+@pytest.mark.parametrize("call", ["cuMemcpyHtoD", "cuCtxCreate", "cuMemAlloc"])
+def test_a_gpu_that_hangs_leaves_the_other_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    node = small().answering(f"1 {call} hang")
+    monkeypatch.setattr("agent.bench.device_memory.MemoryTestStep.limit_s", lambda self, depth: 3.0)
+    host = deliver(node, tmp_path, monkeypatch)
+    begun = time.monotonic()
+    results = step(node).execute(host, Look())
+    assert time.monotonic() - begun < 30
+    assert taken(results, node, 0).attempt.correct is True
+    assert missing(results, node, 1).kind == "timeout"
+    assert marked(host.token) == []
+
+
 def test_the_workers_own_limit_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = small(cards=1).answering("0 cuda.rate 100e6 100e6 0")
     monkeypatch.setattr("agent.bench.device_memory.MemoryTestStep.limit_s", lambda self, depth: 1.5)
