@@ -70,6 +70,18 @@ class Rank:
         self.out.flush()
 
 
+def meet(rank, name, count, limit_s):
+    """Until all ranks have come here, without a word between their devices."""
+    with open(os.path.join(rank.meet, "%s-%d" % (name, rank.number)), "w"):
+        pass
+    end_at = time.monotonic() + limit_s
+    while time.monotonic() < end_at:
+        if all(os.path.exists(os.path.join(rank.meet, "%s-%d" % (name, r))) for r in range(count)):
+            return
+        time.sleep(POLL_S)
+    raise protocol.Unable("time-limit", "the other ranks did not come")
+
+
 class Stopped:
     """Why the ranks did not all end by themselves: ``kind`` is rank-died, hung, time-limit or a rank's own error."""
 

@@ -10,6 +10,7 @@ from agent import stats
 from agent.bench import _devices
 from agent.bench.gemm import EFFORT, WRONG, Effort
 from agent.bench.step import Cost, Look, Step
+from agent.bench.telemetry import conditions
 from agent.bench.worker import WorkerResult, as_missing, launch, unreadable
 from agent.facts.pythons import Interpreter
 from agent.host import Host
@@ -140,7 +141,7 @@ class AllreduceStep:
         probe = f"{WORKER}/{look.number}" + ("" if nvls else ".without-nvls")
         request = self.request(ranks, look.depth, limit_s, nvls)
         python = self.interpreter.value.path
-        ran = launch(host, probe, WORKER, request, python, limit_s + 60)
+        ran = launch(host, probe, WORKER, request, python, limit_s + 60, self.device == "cuda")
         if isinstance(ran, Missing):
             return ran
         try:
@@ -165,7 +166,7 @@ class AllreduceStep:
             stopped = found.measured.stopped or Unable("time-limit", "the judged size was not reached")
             return as_missing(stopped, cited)
         attempt = Attempt(
-            blocks=tuple(_block(row, found.log) for row in rows),
+            blocks=tuple(_block(row, found) for row in rows),
             depth=look.depth,
             started_at=found.ran.started_at,
             evidence=cited,
@@ -211,16 +212,17 @@ class Launched:
         return self.measured.stopped is not None and self.log.nvls is True
 
 
-def _block(row: Row, log: NcclLog) -> Block:
-    conditions = {
+def _block(row: Row, launched: Launched) -> Block:
+    found = {
         "bytes_per_call": row.bytes,
         "gpus": row.count,
         "calls": row.calls,
-        "nvls": log.nvls,
+        "nvls": launched.log.nvls,
         "started_at": row.started_at,
         "ended_at": row.ended_at,
+        **conditions(launched.ran.telemetry, launched.ran.devices[0], row.started_at, row.ended_at),
     }
-    return Block(stats.median(row.busbw), row.busbw, (), conditions)
+    return Block(stats.median(row.busbw), row.busbw, (), found)
 
 
 def _wrong(rows: tuple[Row, ...]) -> Text:

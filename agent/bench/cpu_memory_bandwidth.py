@@ -17,10 +17,12 @@ from agent.reading import Missing, Reading
 from agent.text import Text, msg
 from agent.tools import ParseError
 from agent.tools.memory_bandwidth import HostTriad, parse_host
+from agent.tools.worker import Device
 
 WORKER = "cpu_memory_bandwidth"
 KEY = "memory.bandwidth"
 BUFFER_BYTES = 1 << 30
+HOST = Device(0, "cpu")
 START_S = 15.0  # importing torch and touching the arrays, on all NUMA nodes at once
 CHECK_S = 2.0  # comparing all numbers after each block
 EFFORT: Mapping[Depth, Effort] = {
@@ -52,7 +54,7 @@ class CpuMemoryBandwidthStep:
             return self.interpreter
         limit_s = 60 + 4 * self.cost(look.depth).seconds
         request = {"buffer_bytes": self.buffer_bytes, **timing_request(self.effort[look.depth]), "limit_s": limit_s}
-        ran = launch(host, f"{KEY}/{look.number}", WORKER, request, self.interpreter.value.path, limit_s + 60)
+        ran = launch(host, f"{KEY}/{look.number}", WORKER, request, self.interpreter.value.path, limit_s + 60, True)
         if isinstance(ran, Missing):
             return ran
         try:
@@ -62,7 +64,7 @@ class CpuMemoryBandwidthStep:
         return self._taken(ran, measured, look)
 
     def _taken(self, ran: WorkerResult, measured: HostTriad, look: Look) -> Result:
-        attempt = attempt_of(measured.timings, ran, look, (_note(measured),), measured.stopped, None)
+        attempt = attempt_of(measured.timings, ran, look, (_note(measured),), measured.stopped, None, HOST)
         return attempt if isinstance(attempt, Missing) else Taken(attempt, UNIT, "median of block medians")
 
 

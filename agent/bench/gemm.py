@@ -8,6 +8,7 @@ from typing import Any, Optional, Union
 
 from agent import stats
 from agent.bench.step import Cost, Look, Step
+from agent.bench.telemetry import conditions, seen_as
 from agent.bench.worker import WorkerResult, as_missing, launch, unreadable
 from agent.facts.pythons import Interpreter
 from agent.host import Host
@@ -167,6 +168,7 @@ class GemmStep:
             request=self.request(look.depth, limit_s, [d.index for d in wanted]),
             python=self.interpreter.value.path,
             timeout_s=limit_s + 120,
+            watch=self.device == "cuda",
         )
         if isinstance(ran, Missing):
             return dict.fromkeys(self.keys(), ran)
@@ -228,7 +230,7 @@ class GemmStep:
             return as_missing(one.error, ran.evidence)
         if not one.timings:
             return Missing("timeout", msg("no block was finished within the test's own time limit"), ran.evidence)
-        blocks = tuple(_block(t, measured) for t in one.timings)
+        blocks = tuple(_block(t, measured, ran, device) for t in one.timings)
         correct = all(t.correct for t in one.timings)
         attempt = Attempt(
             blocks=blocks,
@@ -255,16 +257,17 @@ class GemmStep:
         return Void(code, detail)
 
 
-def _block(timing: Timing, measured: Gemm) -> Block:
-    conditions = {
+def _block(timing: Timing, measured: Gemm, ran: WorkerResult, device: Device) -> Block:
+    found = {
         "shape": list(measured.shape),
         "calls": timing.calls,
         "started_at": timing.started_at,
         "ended_at": timing.ended_at,
         "max_error": timing.max_error,
         "row_error": timing.row_error,
+        **conditions(ran.telemetry, seen_as(ran, device), timing.started_at, timing.ended_at),
     }
-    return Block(stats.median(timing.samples), timing.samples, timing.warmup, conditions)
+    return Block(stats.median(timing.samples), timing.samples, timing.warmup, found)
 
 
 def _wrong(timings: tuple[Timing, ...]) -> Void:

@@ -10,6 +10,7 @@ from agent import stats
 from agent.bench import _devices
 from agent.bench.gemm import EFFORT, SEED, START_S, WRONG, Effort
 from agent.bench.step import Cost, Look, Step
+from agent.bench.telemetry import conditions, seen_as
 from agent.bench.worker import WorkerResult, as_missing, launch, unreadable
 from agent.facts.pythons import Interpreter
 from agent.host import Host
@@ -54,14 +55,17 @@ class MemoryBandwidthStep:
         return Cost(0.0) if isinstance(found, Missing) else Cost(START_S + self.effort[depth].seconds(len(found)))
 
     def execute(self, host: Host, look: Look) -> Mapping[str, Result]:
+        if isinstance(self.interpreter, Missing):
+            return _devices.all_of(self.keys(), self.interpreter)
         found = _devices.devices(self.interpreter, self.device)
-        if isinstance(found, Missing) or isinstance(self.interpreter, Missing):
-            return _devices.all_of(self.keys(), found if isinstance(found, Missing) else self.interpreter)
+        if isinstance(found, Missing):
+            return _devices.all_of(self.keys(), found)
         wanted = [d for d in found if look.wants(f"{FAMILY}@{d.subject}")]
         limit_s = 60 + 4 * self.cost(look.depth).seconds
         request = self.request(look.depth, limit_s, [d.index for d in wanted])
         python = self.interpreter.value.path
-        ran = launch(host, f"{FAMILY}/{look.number}", FAMILY, request, python, limit_s + 120)
+        watch = self.device == "cuda"
+        ran = launch(host, f"{FAMILY}/{look.number}", FAMILY, request, python, limit_s + 120, watch)
         if isinstance(ran, Missing):
             return _devices.all_of(self.keys(), ran)
         try:
@@ -100,7 +104,7 @@ class MemoryBandwidthStep:
             return as_missing(one.error, ran.evidence)
         size = f"{measured.buffer_bytes / (1 << 30):.3g}"
         notes = (msg("triad a = b + s·c, two reads and one write counted, three arrays of {size} GiB", size=size),)
-        attempt = attempt_of(one.timings, ran, look, notes, measured.stopped, self.bound(device))
+        attempt = attempt_of(one.timings, ran, look, notes, measured.stopped, self.bound(device), device)
         return (
             attempt if isinstance(attempt, Missing) else Taken(attempt, UNIT, "median of block medians", device.subject)
         )
@@ -124,11 +128,12 @@ def attempt_of(
     notes: tuple[Text, ...],
     stopped: Optional[str],
     bound: Optional[float],
+    device: Device,
 ) -> Union[Attempt, Missing]:
     """The blocks of one memory as an attempt; void where a sum was wrong or the rate is above ``bound`` GB/s."""
     if not timings:
         return Missing("timeout", msg("no block was finished within the test's own time limit"), ran.evidence)
-    blocks = tuple(Block(stats.median(t.samples), t.samples, t.warmup, _conditions(t)) for t in timings)
+    blocks = tuple(Block(stats.median(t.samples), t.samples, t.warmup, _conditions(t, ran, device)) for t in timings)
     correct = all(t.correct for t in timings)
     if stopped is not None:
         notes = (*notes, msg("stopped by its own time limit before all blocks were done"))
@@ -144,8 +149,9 @@ def attempt_of(
     )
 
 
-def _conditions(timing: Timing) -> dict[str, Any]:
-    return {"calls": timing.calls, "started_at": timing.started_at, "ended_at": timing.ended_at}
+def _conditions(timing: Timing, ran: WorkerResult, device: Device) -> dict[str, Any]:
+    found = conditions(ran.telemetry, seen_as(ran, device), timing.started_at, timing.ended_at)
+    return {"calls": timing.calls, "started_at": timing.started_at, "ended_at": timing.ended_at, **found}
 
 
 def _wrong(timings: tuple[Timing, ...]) -> Void:

@@ -14,13 +14,18 @@ from typing import Any, Optional, Union
 
 from agent import resources
 from agent.host import Host, Ran
-from agent.reading import Missing, MissingKind
+from agent.probes import pynvml_folder, source
+from agent.reading import Known, Missing, MissingKind, Reading
 from agent.text import Text, msg
 from agent.tools import ParseError
+from agent.tools.telemetry import Telemetry
+from agent.tools.telemetry import parse as parse_telemetry
 from agent.tools.worker import Device, Unable, parse
 
 RESULT = "result.json"
 REQUEST = "request.json"
+TELEMETRY = "telemetry.jsonl"
+TELEMETRY_PROBE = "telemetry_probe.py"
 SIGKILL = 9
 
 
@@ -36,6 +41,7 @@ class WorkerResult:
     started_at: str
     seconds: float
     evidence: tuple[str, ...]
+    telemetry: Reading[Telemetry]
 
 
 Outcome = Union[WorkerResult, Missing]
@@ -57,15 +63,52 @@ def sources(worker: str) -> dict[str, bytes]:
     return found
 
 
-def launch(host: Host, probe: str, worker: str, request: Mapping[str, Any], python: str, timeout_s: float) -> Outcome:
-    """Run ``benchmarks/<worker>.py`` under ``python``: its result, or a Missing with the reason."""
+def launch(
+    host: Host,
+    probe: str,
+    worker: str,
+    request: Mapping[str, Any],
+    python: str,
+    timeout_s: float,
+    watch: bool = False,
+) -> Outcome:
+    """Run ``benchmarks/<worker>.py`` under ``python``: its result, or a Missing with the reason.
+
+    ``watch``: with telemetry beside it, from a second before its start to its end.
+    """
     inputs = {REQUEST: (json.dumps(request, indent=1) + "\n").encode()}
     if host.live:
         inputs.update(sources(worker))
     # -B: no __pycache__ among the evidence.
     argv = [python, "-s", "-B", f"{{evidence}}/{worker}.py"]
     argv += ["--request", f"{{evidence}}/{REQUEST}", "--result", f"{{evidence}}/{RESULT}"]
+    if watch:
+        argv = [*_beside(host), "--", *argv]
+        if host.live:
+            inputs.update(sources("beside"), **{TELEMETRY_PROBE: source("telemetry_probe")})
     return read_result(host.run(probe, argv, timeout_s, worker=True, inputs=inputs), worker)
+
+
+def _beside(host: Host) -> list[str]:
+    """The program that starts telemetry in the agent's own Python, and then what follows."""
+    python = host.python()
+    watcher = [python, "-I", "-B", f"{{evidence}}/{TELEMETRY_PROBE}", pynvml_folder()]
+    return [python, "-I", "-B", "{evidence}/beside.py", f"{{evidence}}/{TELEMETRY}", "--", *watcher]
+
+
+def _own(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The worker's part of a command line."""
+    last = max((i for i, word in enumerate(argv) if word == "--"), default=-1)
+    return argv[last + 1 :]
+
+
+def _watched(ran: Ran) -> Reading[Telemetry]:
+    if not ran.has(TELEMETRY):
+        return Missing("left-out", msg("no telemetry was taken"), ran.cited)
+    try:
+        return Known(parse_telemetry(ran.bytes(TELEMETRY).decode("utf-8", "replace")), ran.cited)
+    except ParseError as error:
+        return Missing("unparsable", msg("the telemetry cannot be read: {error}", error=str(error)), ran.cited)
 
 
 def read_result(ran: Ran, worker: str) -> Outcome:
@@ -83,7 +126,8 @@ def read_result(ran: Ran, worker: str) -> Outcome:
         data=found.data,
         versions=found.versions,
         devices=found.devices,
-        argv=ran.argv,
+        argv=_own(ran.argv),
+        telemetry=_watched(ran),
         started_at=ran.started_at,
         seconds=ran.seconds,
         evidence=ran.cited,

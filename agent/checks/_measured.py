@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Optional
 
 from agent.bench.gemm import WRONG
 from agent.catalogue import Model
 from agent.checks._api import Case
 from agent.checks._gpu_cards import all_cards
-from agent.checks._judge import limit_of, rate
-from agent.model import Clause, Finding, Limit, Measurement, Origin
-from agent.text import msg
+from agent.checks._judge import known, limit_of, rate
+from agent.model import Again, Attempt, Clause, Finding, Limit, Measurement, Origin
+from agent.text import Text, msg
 
 LimitOf = Callable[[str], Limit]
 REPEATS = 3  # attempts until a wrong result is held to stay
@@ -24,15 +25,15 @@ def models(case: Case) -> Mapping[str, tuple[Model, ...]]:
     return {card.slot: card.identity.models for card in all_cards(case)}
 
 
-def catalogue_limit(clause: Clause, known: tuple[Model, ...], key: str, count: int = 1, by: str = "") -> Limit:
+def catalogue_limit(clause: Clause, cards: tuple[Model, ...], key: str, count: int = 1, by: str = "") -> Limit:
     """The contract's limit; for ``auto`` the lowest published floor of what the card can be, tolerance applied.
 
     Without a floor it stays ``auto``, which :func:`agent.checks._judge.rate` holds against nothing.
     """
     if clause.promise.op != "auto":
         return limit_of(clause)
-    floors = [f for f in (m.floor(key, count, by) for m in known) if f is not None]
-    if not floors or len(floors) < len(known):
+    floors = [f for f in (m.floor(key, count, by) for m in cards) if f is not None]
+    if not floors or len(floors) < len(cards):
         return limit_of(clause)
     floor = min(floors, key=lambda f: f.value)
     unit = "TFLOPS" if key.startswith("gemm") else "GB/s"
@@ -43,11 +44,55 @@ def catalogue_limit(clause: Clause, known: tuple[Model, ...], key: str, count: i
 
 def each_gpu(clause: Clause, case: Case, limit: LimitOf) -> Iterator[Finding]:
     """A finding for each subject that was measured or could not be; one for the clause where there is no GPU."""
-    subjects = [k.partition("@")[2] for k in case.measured if k.startswith(f"{clause.key}@")]
-    if not subjects:
+    found = subjects(clause, case)
+    if not found:
         yield rate(clause, case)
-    for subject in subjects:
-        yield wrong_result(rate(clause, case, subject=subject, limit=limit(subject)), case)
+    for subject in found:
+        yield likely_cause(wrong_result(rate(clause, case, subject=subject, limit=limit(subject)), case), case)
+
+
+def subjects(clause: Clause, case: Case) -> list[str]:
+    """The GPUs that were measured for this clause, or could not be."""
+    return [k.partition("@")[2] for k in case.measured if k.startswith(f"{clause.key}@")]
+
+
+def likely_cause(found: Finding, case: Case) -> Finding:
+    """A shortfall names what held the card down meanwhile: a lowered power limit, throttling and its causes."""
+    if found.outcome != "fail":
+        return found
+    causes = (*_cap(found, case), *_held(found, case))
+    return replace(found, notes=(*found.notes, *causes))
+
+
+def _cap(found: Finding, case: Case) -> tuple[Text, ...]:
+    facts = case.facts.get("gpus")
+    gpu = facts.of(found.subject) if facts is not None and found.subject is not None else None
+    enforced, default = (known(gpu.any(f"power_{n}_w")) if gpu is not None else None for n in ("enforced", "default"))
+    if enforced is None or default is None or enforced >= default - 1:
+        return ()
+    said = msg(
+        "likely cause: power is capped at {enforced} W, this card's default is {default} W",
+        enforced=f"{enforced:g}",
+        default=f"{default:g}",
+    )
+    return (said,)
+
+
+def _held(found: Finding, case: Case) -> tuple[Text, ...]:
+    taken = case.measured.get(found.measurements[0]) if found.measurements else None
+    if not isinstance(taken, Measurement):
+        return ()
+    causes = throttle_causes(taken.attempts[-1])
+    return (msg("clocks held down meanwhile by {causes}", causes=causes),) if causes else ()
+
+
+def throttle_causes(attempt: Attempt) -> str:
+    """Mean shares of the time over the blocks, the largest first; idle is no cause. Empty where nothing is known."""
+    rows = [b.conditions["throttle"] for b in attempt.blocks if b.conditions.get("throttle")]
+    names = {name for row in rows for name in row if name != "idle"}
+    means = {name: sum(row.get(name, 0.0) for row in rows) / len(attempt.blocks) for name in names}
+    ordered = sorted(means.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {100 * share:.2g} %" for name, share in ordered)
 
 
 def wrong_result(found: Finding, case: Case) -> Finding:
@@ -60,5 +105,5 @@ def wrong_result(found: Finding, case: Case) -> Finding:
         return found
     made = len(taken.attempts)
     reason = msg("wrong results in {wrong} of {made} attempts: hardware or software", wrong=wrong, made=made)
-    again = "repeat" if wrong == 1 and made < REPEATS else None
+    again: Optional[Again] = "repeat" if wrong == 1 and made < REPEATS else None
     return replace(found, outcome="inconclusive", reason_code=WRONG, reason=reason, again=again)

@@ -13,7 +13,7 @@ from agent.catalogue import DTYPES as CATALOGUE_DTYPES
 from agent.catalogue import Dtype, Model
 from agent.checks._api import Case
 from agent.checks._judge import rate
-from agent.checks._measured import catalogue_limit, models
+from agent.checks._measured import catalogue_limit, likely_cause, models
 from agent.grammar import Section, flops, percent
 from agent.model import Again, Clause, Finding, Limit, Measurement
 from agent.text import msg
@@ -67,7 +67,7 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
 
 
 def _one(clause: Clause, case: Case, subject: str, limit: Limit) -> Finding:
-    found = rate(clause, case, subject=subject, limit=limit)
+    found = likely_cause(rate(clause, case, subject=subject, limit=limit), case)
     taken = case.measured[f"{clause.key}@{subject}"]
     wrong = _wrong(taken) if isinstance(taken, Measurement) else 0
     if not isinstance(taken, Measurement) or wrong == 0:

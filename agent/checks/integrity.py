@@ -1,6 +1,7 @@
 """What nobody asked for but every renter wants to know. Always judged; advisory, because nothing of it was promised.
 
-A proven falsification alone is a breach without being asked. Not a family of the contract: it has no ``GRAMMAR``.
+A proven falsification, and hardware errors that appear under our load, are breaches without being asked. Not a family
+of the contract: it has no ``GRAMMAR``.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agent.checks import _integrity_gpu
+from agent.checks import _integrity_gpu, _load_errors
 from agent.checks._api import Case
 from agent.checks._disk_wear import health
 from agent.checks._judge import integrity
@@ -36,6 +37,7 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
     yield _shm(system)
     yield _processes(system)
     yield from _integrity_gpu.judge(case)
+    yield from _load_errors.judge(case)
     if "disks" in case.facts:  # read only where the contract names a path
         yield from health(case.facts["disks"])
 

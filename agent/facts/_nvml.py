@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Optional, Union
 
 from agent import probes
@@ -19,12 +17,6 @@ from agent.tools.nvml import Nvml, NvmlGpu
 
 Answer = Union[Nvml, Missing]
 """What NVML said, or why not even its first line came."""
-
-
-def folder() -> str:
-    """Where the agent's own nvidia-ml-py lies; empty where it has none."""
-    found = importlib.util.find_spec("pynvml")
-    return str(Path(found.origin).parent) if found is not None and found.origin else ""
 
 
 def ask(host: Host) -> Answer:
@@ -46,7 +38,7 @@ def ask(host: Host) -> Answer:
 def _child(host: Host, number: int, read: set[int], skipped: set[int]) -> Answer:
     lists = [",".join(map(str, sorted(indices))) for indices in (read, skipped)]
     probe = "nvml" if number == 1 else f"nvml.{number}"
-    arguments = [folder(), str(nvml.CALL_S), *lists]
+    arguments = [probes.pynvml_folder(), str(nvml.CALL_S), *lists]
     ran = probes.ask(host, probe, "nvml_probe", arguments, nvml.TIMEOUT_S)
     try:
         part = nvml.parse(ran.stdout, ran.cited)

@@ -20,9 +20,19 @@ def ask(host: Host, probe: str, script: str, arguments: Sequence[str], timeout_s
 
     The script is copied into the evidence, so that the recording shows what was run.
     """
-    source = (_HERE / f"{script}.py").read_bytes()
     argv = [host.python(), "-I", f"{{evidence}}/{script}.py", *arguments]
-    return host.run(probe, argv, timeout_s, inputs={f"{script}.py": source})
+    return host.run(probe, argv, timeout_s, inputs={f"{script}.py": source(script)})
+
+
+def source(script: str) -> bytes:
+    """``agent/probes/SCRIPT.py``."""
+    return (_HERE / f"{script}.py").read_bytes()
+
+
+def pynvml_folder() -> str:
+    """Where the agent's own nvidia-ml-py lies; empty where it has none."""
+    found = importlib.util.find_spec("pynvml")
+    return str(Path(found.origin).parent) if found is not None and found.origin else ""
 
 
 def psutil_folder() -> str:

@@ -101,6 +101,7 @@ def test_the_run_holds_the_code_that_made_the_number(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "evidence" / "0001-gemm.fp32-1"
     assert {p.name for p in folder.iterdir()} == {
         "gemm.py",
+        "_gemm.py",
         "_protocol.py",
         "request.json",
         "result.json",
