@@ -68,7 +68,8 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     # Hosts.
     _rule("host", r"\b(?!file:)[a-z][a-z0-9+.-]*://(?:[^/\s@\"'<>]+@)?([\w.-]+)", _I),
     _rule("host", r"\"(?:(?:\w+_)?host(?:name)?|node_?name|server(?:_name)?)\"\s*:\s*\"([^\"\s:/]+)\"", _I),
-    _rule("host", r"(?:^|[\s{,-])host(?:name)?\s*[:=]\s*[\"']?([^\W\d_][\w.-]*)(?=[\s\"',}]|\Z)", _M),
+    _rule("host", r"(?:^\s*|[{,-]\s*)host(?:name)?\s*:\s*[\"']?([^\W\d_][\w.-]*)(?=[\s\"',}]|\Z)", _M),
+    _rule("host", r"(?<![\w.])(?:--)?host(?:name)?[=\0][\"']?([^\W\d_][\w.-]*)"),
     _rule("host", r"\"uname\"\s*:\s*\[\s*\"Linux\",\s*\"([^\"]+)\""),
     _rule("host", r"\bLinux ([A-Za-z][\w.-]*) \d+\.\d+\S* #"),
     _rule("host", r"(?i:hostname)(?: set to|:)\s+<?\"?([A-Za-z][\w.-]*)"),
@@ -77,7 +78,6 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     _rule("host", r"^PING (\S+) ?\(", _M),
     _rule("host", r"^--- (\S+) ping statistics", _M),
     _rule("host", r"\bfrom ([A-Za-z][\w.-]*) \([\d:a-f.]+\)"),
-    _rule("host", r"^(?:search|domain)\s+(\S+)", _M),
     _rule("host", rf"(?<![\w.@-])((?:[A-Za-z0-9_-]+\.)*[A-Za-z0-9_-]*[A-Za-z][A-Za-z0-9_-]*\.(?:{TLD}))(?![\w-]|\.\w)"),
     # Users.
     _rule("user", rf"{_HOMES}([^/{_PATH_END}]+)"),
@@ -105,7 +105,8 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     _rule("process", r"\"(?:process_name|cmdline|command_line)\"\s*:\s*\"([^\"]+)\"", _I),
     _rule("process", r"^\|\s+\d+\s+\S+\s+\S+\s+\d+\s+[CGM+]+\s+(\S[^|]*?)\s+\d+MiB \|", _M),
     _rule("process", r"\bpid='?\d+'?, name=([^,\n]+)"),
-    _rule("process", r"\bcomm=\"([^\"]+)\""),
+    _rule("process", r"\bcomm=\\?\"([\w./:+ -]+?)\\?\""),
+    _rule("process", r"\bprocess \d+ \(([^)\n]+)\)"),
     _rule("process", r"\bComm: (\S+)"),
     _rule("process", r"\bKilled process \d+ \(([^)]+)\)"),
     _rule("process", r"\boom-kill:[^\n]*,task=([^,\s]+)"),
@@ -120,6 +121,7 @@ _WHOLE: tuple[tuple[re.Pattern[str], Kind], ...] = (
 )
 _LISTS = re.compile(r"\b(?:servers|reach)\s*:\s*\[([^\]]*)\]")
 _ITEM = re.compile(r"[^\s,\"']+")
+_SEARCH = re.compile(r"^(?:search|domain)[ \t]+(\S+)", re.MULTILINE)
 _PS = re.compile(r"^\s*\d+\s+(?:\d+\s+)?(\S.*?)\s*$", re.MULTILINE)
 
 
@@ -140,6 +142,9 @@ def find(text: str, name: str = "", *, ps: bool = False) -> Iterator[Found]:
             host = re.sub(r":\d+\Z", "", host)
             if re.search(r"[^\W\d_]", host) and ":" not in host:
                 yield from _kept_out("host", host, listed.start(1) + item.start() + item[0].index(host))
+    if name.endswith("resolv.conf"):
+        for line in _SEARCH.finditer(text):
+            yield from _kept_out("host", line[1], line.start(1))
     if ps:
         for line in _PS.finditer(text):
             yield from _kept_out("process", line[1], line.start(1))
@@ -161,7 +166,7 @@ def _harmless(kind: Kind, value: str) -> bool:
         filled = PLACEHOLDERS.fullmatch(value) or _SLOT.fullmatch(value)
         return len(value) < 4 or not re.search(r"\d", value) or bool(filled)
     if kind == "process":
-        return " " not in value and bool(PROGRAM.fullmatch(program(value)))
+        return " " not in value and bool(PROGRAM.fullmatch(value) or PROGRAM.fullmatch(program(value)))
     if kind == "user":
         return value in ("root", "nobody") or not re.search(r"[^\W\d_]", value)
     return value.lower() in ("none", "null", "true", "false", "required", "optional")

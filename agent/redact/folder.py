@@ -35,6 +35,7 @@ from agent.evidence import (
 from agent.model import Run
 from agent.redact.find import Found, find, machine
 from agent.redact.replace import Redactor, unescaped
+from agent.result import dumps, from_json, to_json
 from agent.runner import CONTRACT, JOB, REPORT_NAMES, RunError, judge_again, read_result
 from agent.text import Text, msg
 
@@ -95,10 +96,15 @@ def redact(
     redactor = _redactor(files, also, ledger)
     redactor.fix(_new_names(folder, files, redactor))
     target.mkdir(parents=True)
-    for one in files:
-        _write(target, one, redactor)
+    try:
+        for one in files:
+            _write(target, one, redactor)
+    except (ValueError, AttributeError, TypeError, KeyError, IndexError) as error:
+        # A name that is also a word of the recording itself: rather no copy than a broken one.
+        text = msg("{folder} cannot be redacted: {error}", folder=folder.name, error=repr(error))
+        raise RedactionError(text) from error
     for name in kept:
-        _put(target, redactor.text(name, name), (folder / name).read_bytes())
+        _put(target, redactor.text(name), (folder / name).read_bytes())
     contract = sha256(target / CONTRACT)
     _replace_contract_hash(target, sha256(folder / CONTRACT), contract)
     write_json(
@@ -108,7 +114,7 @@ def redact(
             "original_digest": sha256(folder / MANIFEST),
             "original_contract_sha256": sha256(folder / CONTRACT),
             "replaced": redactor.names.counts,
-            "removed": [redactor.text(name, name) for name in removed],
+            "removed": [redactor.text(name) for name in removed],
         },
     )
     _render(folder, target)
@@ -183,7 +189,7 @@ def _redactor(files: Sequence[_File], also: Sequence[str], ledger: bytes) -> Red
         found.append(Found("machine", own, 0, 0))
     texts = [(f.name, f.text, f.of_ps) for f in files]
     book = unescaped(_decoded(ledger))
-    for name, text, ps in [*texts, *((f.name, f.name, False) for f in files), ("ledger", book, False)]:
+    for name, text, ps in [*texts, *(("", f.name, False) for f in files), ("ledger", book, False)]:
         found += find(text, name, ps=ps)
     return Redactor(found, [*(t for _, t, _ in texts), book])
 
@@ -206,7 +212,10 @@ def _new_names(folder: Path, files: Sequence[_File], redactor: Redactor) -> dict
 def _write(target: Path, one: _File, redactor: Redactor) -> None:
     parts = one.name.split("/")
     if parts[0] != EVIDENCE or len(parts) < 3:
-        _put(target, redactor.text(one.name, one.name), _encoded(redactor.text(one.text, one.name)))
+        text = redactor.text(one.text, one.name)
+        if one.name == RESULT:
+            text = _own_words(json.loads(text), json.loads(one.text))
+        _put(target, redactor.text(one.name), _encoded(text))
         return
     if parts[2] == META and one.meta.get("kind") == "read":
         text = json.dumps(_read_meta(one.meta, redactor), ensure_ascii=False, indent=1) + "\n"
@@ -231,7 +240,7 @@ def _evidence_name(name: str, meta: Mapping[str, Any], redactor: Redactor) -> st
     root, folder, *rest = name.split("/")
     stored = {v: k for k, v in (meta.get("files") or {}).items()}
     inner = "/".join(rest)
-    inner = _stored(redactor.text(stored[inner])) if inner in stored else redactor.text(inner, inner)
+    inner = _stored(redactor.text(stored[inner])) if inner in stored else redactor.text(inner)
     return f"{root}/{redactor.text(folder)}/{inner}"
 
 
@@ -243,6 +252,26 @@ def _read_meta(meta: Mapping[str, Any], redactor: Redactor) -> dict[str, Any]:
     clean: dict[str, Any] = json.loads(redactor.text(json.dumps({**meta, "files": {}}, ensure_ascii=False)))
     paths = [redactor.text(path) for path in meta.get("files") or {}]
     return {**clean, "files": {path: _stored(path) for path in paths}}
+
+
+def _own_words(clean: Any, original: Any) -> str:
+    """The result with the templates of our own sentences as they were, and the sentences made anew from them.
+
+    A user may be called Page: that word goes out of what was recorded, not out of what accept says.
+    """
+    _put_back(clean, original)
+    return dumps(to_json(from_json(clean)))
+
+
+def _put_back(clean: Any, original: Any) -> None:
+    if isinstance(original, dict):
+        if "template" in original:
+            clean["template"] = original["template"]
+        for one, other in zip(clean.values(), original.values()):
+            _put_back(one, other)
+    elif isinstance(original, list):
+        for one, other in zip(clean, original):
+            _put_back(one, other)
 
 
 def _replace_contract_hash(folder: Path, old: str, new: str) -> None:
@@ -267,9 +296,10 @@ def _search(target: Path, redactor: Redactor) -> None:
     shipped = _shipped()
     for name in manifest(target):
         data = (target / name).read_bytes()
+        prose = name in REPORT_NAMES.values() or name == RESULT
         left = redactor.left(name)
         if name != MANIFEST and hashlib.sha256(data).digest() not in shipped:
-            left += redactor.left(_decoded(data))
+            left += redactor.left(_decoded(data), prose=prose)
         if left:
             raise RedactionError(
                 msg("{n} names could not be taken out of {file}; nothing was written", n=len(left), file=name)

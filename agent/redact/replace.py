@@ -12,13 +12,14 @@ from urllib.parse import quote
 
 from agent.redact.addresses import V4, V6, Addresses, kept4, kept6, parse4, parse6, same_spelling
 from agent.redact.find import GUID, HOME, HOMES, MAC, MAC_IN_NAME, UUID, Found, Kind, find, program
-from agent.redact.words import PATH_ENDING, PATH_PART, PROGRAM, distinctive
+from agent.redact.words import PATH_ENDING, PATH_PART, PROGRAM, distinctive, plain
 
 _ESCAPED = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u[0-9a-fA-F]{4})+)")
 _DEEPEST = 200  # characters of a literal that goes into the tree of literals
 
 
-_IN_PLACE = ("host", "user", "secret", "serial")
+_NUMBERS = ("uuid", "mac", "guid")
+_IN_PLACE = ("host", "user", "secret", "serial", "process")
 
 
 class Names:
@@ -26,6 +27,7 @@ class Names:
 
     def __init__(self, originals: Iterable[str]) -> None:
         self._originals = frozenset(originals)
+        self._digits = frozenset(_digits(o) for o in self._originals)
         self._given: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
 
@@ -40,21 +42,35 @@ class Names:
         while key not in self._given:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             made = _made(kind, self._counts[kind], value)
-            if made not in self._originals:
+            if made not in self._originals and not (kind in _NUMBERS and self._digits & _spellings(made)):
                 self._given[key] = made
         return self._given[key]
 
 
+def _special(name: str) -> bool:
+    """Whether a program's name may be replaced wherever it stands: many are words."""
+    return distinctive(name) and (not plain(name) or len(name) >= 10)
+
+
+def _digits(value: str) -> str:
+    return re.sub(r"[^0-9a-f]", "", value.lower())
+
+
+def _spellings(made: str) -> frozenset[str]:
+    """What a made number of 32 digits becomes as a UUID, MAC (6, 8, 20 bytes) or GUID."""
+    return frozenset({made, *("02" + made.rjust(40, "0")[-n:] for n in (10, 14, 38))})
+
+
 def _canonical(kind: str, value: str) -> str:
-    if kind in ("uuid", "mac", "guid"):
-        return re.sub(r"[^0-9a-f]", "", value.lower())
+    if kind in _NUMBERS:
+        return _digits(value)
     if kind == "process":
         return value[:15]  # the kernel keeps no more (prctl(2) PR_SET_NAME)
     return value.lower() if kind == "host" else value
 
 
 def _made(kind: str, number: int, value: str) -> str:
-    if kind in ("uuid", "mac", "guid", "machine"):
+    if kind in _NUMBERS or kind == "machine":
         return f"{number:032x}"
     if kind == "serial":
         hexadecimal = value.startswith("0x")
@@ -92,7 +108,7 @@ class Redactor:
         if kind in ("host", "user"):
             return distinctive(value)
         if kind == "process":
-            return " " in value or distinctive(program(value))
+            return " " in value or _special(program(value))
         if kind == "secret":
             return len(value) >= 8 or not value.islower()
         return len(value) >= 6 or kind == "words"
@@ -114,9 +130,9 @@ class Redactor:
         yield value, token
         for spell in (str.lower, str.upper) if kind == "host" else ():
             yield spell(value), token
-        plain = html.unescape(value)
-        yield from ((other, token) for other in (plain, html.escape(plain), quote(plain), quote(plain, safe="")))
-        yield from ((json.dumps(plain, ensure_ascii=only)[1:-1], token) for only in (True, False))
+        raw = html.unescape(value)
+        yield from ((other, token) for other in (raw, html.escape(raw), quote(raw), quote(raw, safe="")))
+        yield from ((json.dumps(raw, ensure_ascii=only)[1:-1], token) for only in (True, False))
 
     def _token(self, kind: str, value: str) -> str:
         made = self.names.token(kind, value)
@@ -136,7 +152,7 @@ class Redactor:
             yield command, whole
             yield html.unescape(command), whole
             yield json.dumps(html.unescape(command), ensure_ascii=False)[1:-1], whole
-        if not known and distinctive(own):
+        if not known and _special(own):
             yield own, token
             yield own[:15], token
 
@@ -161,7 +177,8 @@ class Redactor:
         for one in sorted(find(text, name, ps=ps), key=lambda f: (f.start, -f.end)):
             # Names too ordinary to be replaced everywhere are replaced where they are known to be names.
             if one.start >= done and not self._everywhere(one.kind, one.value) and one.kind in _IN_PLACE:
-                pieces += [self._swept(text[done : one.start]), self.names.token(one.kind, one.value)]
+                token = self.names.token(one.kind, program(one.value) if one.kind == "process" else one.value)
+                pieces += [self._swept(text[done : one.start]), token]
                 done = one.end
         return "".join([*pieces, self._swept(text[done:])])
 
@@ -203,8 +220,8 @@ class Redactor:
     def _mac(self, value: str) -> str:
         if _empty(value):
             return value
-        digits = re.sub(r"[^0-9a-f]", "", value.lower())
-        made = "02" + self.names.token("mac", value)[-len(digits) + 2 :]
+        digits = _digits(value)
+        made = "02" + self.names.token("mac", value).rjust(40, "0")[-len(digits) + 2 :]
         return value[2].join(made[i : i + 2] for i in range(0, len(digits), 2))
 
     def _in_name(self, value: str) -> str:
@@ -220,10 +237,10 @@ class Redactor:
         address = parse6(value)
         return value if address is None else same_spelling(value, self._addresses.v6(address))
 
-    def left(self, text: str) -> list[str]:
-        """Originals that still stand in a text: none, unless a rule is wrong."""
+    def left(self, text: str, *, prose: bool = False) -> list[str]:
+        """Originals that still stand in a text: none, unless a rule is wrong. ``prose``: words are allowed."""
         found = {m[0] for m in self._pattern.finditer(unescaped(text))}
-        return sorted(v for v in found if v in self.originals)
+        return sorted(v for v in found if v in self.originals and not (prose and plain(v)))
 
 
 def unescaped(text: str) -> str:

@@ -15,7 +15,7 @@ ORDINARY = frozenset(
 # What fills a serial number that nobody set (dmidecode, smartctl, nvidia-smi).
 PLACEHOLDERS = re.compile(
     r"(?i)(?:n/?a|\[?n/a\]?|none|null|no|not|unknown|unspecified|default|system|chassis|base|to|0+|1234567(?:89?0?)?|x+"
-    r"|\?+|-+|\[.*|\(.*|error.*|err!)"
+    r"|\?+|-+|\[.*|\(.*|error.*|err!|8250.*)"
 )
 # Parts of a path below a home folder that say nothing about its owner.
 PATH_PART = re.compile(
@@ -28,12 +28,17 @@ PATH_ENDING = re.compile(r"\.(?:py|sh|so|yaml|yml|json|txt|log|md|toml|cfg|conf|
 PROGRAM = re.compile(
     r"(?x) k[a-z]+d(?:/.*)? | kworker.* | .*/\d+(?::.*)? | k?thread.* | rcu_.* | migration.* | cpuhp.* | idle_inject.*"
     r"| irq/.* | scsi_.* | nvme-.* | jbd2.* | xfs.* | ext4.* | md\d*.* | raid.* | mlx5.* | nvidia.* | nv[-_].* | nv_.*"
-    r"| dcgm.* | nvsm.* | systemd.* | \(sd-pam\) | dbus.* | sshd?.* | ba?sh | zsh | fish | dash | init | tini"
+    r"| dcgm.* | nvsm.* | systemd.* | \(sd-pam\) | dbus.* | sshd?.* | (?:ba|z|da|fi)?sh | init | tini"
     r"| dumb-init"
     r"| cron[d]? | atd | agetty | login | su(?:do)? | ps | id | sleep | tmux.* | screen | rsyslogd? | chronyd | ntpd"
     r"| udevd | polkitd | containerd.* | dockerd | docker-.* | runc | kubelet | kube-.* | python[\d.]* | pt_main_thread"
     r"| Xorg | X | gnome.* | gdm.* | Xwayland | fio | iperf3 | ping | accept | node | java | perl | ruby | snapd"
     r"| irqbalance | multipathd | unattended-upgr | networkd.* | NetworkManager | auditd | lvmetad | mdadm | opensm"
+    r"| hwrng | watchdogd | kdamond.* | kdevtmpfs | kcompactd.* | kswapd.* | ksoftirqd.* | memfd:.* | time | timeout"
+    r"| nohup | tail | head | cat | less | top | htop | nvtop | vim? | nano | make | git | curl | wget | tar | dd | rm"
+    r"| rsync | scp | sftp-server | grep | find | watch | sort | xz | gzip | lsblk | lspci | smartctl | nvme | dmesg"
+    r"| dmidecode | iostat | sar | stress.* | iperf | nc | rclone | uv | conda | mamba | pip[\d.]* | jupyter.* | ray"
+    r"| raylet | torchrun"
     r"| ib_.* | rdma.* | infiniband.* | pool_workqueue.* | oom_reaper | .*_wq | process_api | \[Not\ Found\] | N/A | - "
 )
 # Ends of host names; not those that are also ends of file names (.sh, .py, .so, .rs, .md).
@@ -46,6 +51,11 @@ PUBLIC = re.compile(
     r"|github\.com|centos\.org|rockylinux\.org|almalinux\.org|docker\.com|python\.org|freedesktop\.org|w3\.org"
     r"|smartmontools\.org|json-schema\.org)"
 )
+
+
+def plain(word: str) -> bool:
+    """Whether a name could be a word of a sentence: sentences of ours may hold it."""
+    return word.isalpha() and word.islower()
 
 
 def distinctive(name: str) -> bool:

@@ -37,7 +37,8 @@ def needs_library() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        text = msg("this needs the library “{name}”: pip install 'gpu-accept[seal]'", name=error.name or str(error))
+        name = (error.name or str(error)).split(".")[0]
+        text = msg("this needs the library “{name}”: pip install 'gpu-accept[seal]'", name=name)
         raise NoLibrary(text) from error
 
 

@@ -73,8 +73,12 @@ def lines(found: Verification) -> Iterator[Text]:
         yield _signed(msg("signed by {who} at {at}"), found.signature)
     if found.countersignature:
         yield _signed(msg("countersigned by {who} at {at}"), found.countersignature)
-    if found.stamp:
+    if found.stamp and found.stamp.anchored:
         yield msg("existed at {at}, attested by {authority}", at=found.stamp.at, authority=found.stamp.authority)
+    elif found.stamp:
+        yield msg(
+            "a timestamp says {at}, by {authority}: not checked", at=found.stamp.at, authority=found.stamp.authority
+        )
     if found.account and found.account.number:
         yield msg("run {n} of {m} of this contract on this machine", n=found.account.number, m=found.account.of)
         for run in found.account.runs:
