@@ -8,6 +8,7 @@ from typing import Any, Optional
 from agent import stats
 from agent.bench.device_memory import Answer
 from agent.bench.step import Look
+from agent.bench.telemetry import conditions
 from agent.model import Attempt, Block, Statistic, Taken, Void
 from agent.reading import Missing
 from agent.text import Text, msg
@@ -82,15 +83,16 @@ def no_block(answer: Answer) -> Missing:
     return Missing("timeout", msg("no block was finished within the test's own time limit"), answer.ran.evidence)
 
 
-def block_of(timing: Timing, wrong_bytes: int) -> Block:
-    """GB/s; ``wrong_bytes`` arrived as something else."""
-    conditions = {
+def block_of(answer: Answer, where: str, timing: Timing, wrong_bytes: int) -> Block:
+    """GB/s, with the telemetry of the GPU in slot ``where``; ``wrong_bytes`` arrived as something else."""
+    found = {
         "calls": timing.calls,
         "started_at": timing.started_at,
         "ended_at": timing.ended_at,
         "wrong_bytes": wrong_bytes,
+        **conditions(answer.ran.telemetry, answer.device(where), timing.started_at, timing.ended_at),
     }
-    return Block(stats.median(timing.samples), timing.samples, timing.warmup, conditions)
+    return Block(stats.median(timing.samples), timing.samples, timing.warmup, found)
 
 
 def taken(

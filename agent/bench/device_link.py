@@ -37,7 +37,7 @@ def link_taken(answer: Answer, look: Look, where: str, one: Copies) -> Result:
         started_at=answer.ran.started_at,
         evidence=answer.ran.evidence,
         void=_doubt(seen, blocks, sources, fastest),
-        notes=_link_notes(seen, sources),
+        notes=(*_link_notes(seen, sources), *_replays(answer, where)),
         reproduce=answer.ran.argv,
     )
     return Taken(attempt, UNIT, STATISTIC, where)
@@ -112,3 +112,9 @@ def _link_notes(seen: Sequence[Mapping[str, LinkCounts]], sources: Sequence[str]
         for name, links in whole.items()
     )
     return (msg("samples of the link under load: {counted}", counted=counted),)
+
+
+def _replays(answer: Answer, where: str) -> tuple[Text, ...]:
+    """Packets sent again are the sign of a bad contact; how many there were before says nothing."""
+    grown = answer.grown(where, "pcie_replay")
+    return (msg("{n} packets had to be sent again meanwhile", n=grown),) if grown else ()

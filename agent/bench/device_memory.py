@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from agent.bench.step import Cost, Look, Step
+from agent.bench.telemetry import watched
 from agent.bench.worker import WorkerResult, as_missing, launch, unreadable
 from agent.facts._slot import slot
 from agent.host import Host, LiveHost
@@ -16,6 +17,7 @@ from agent.reading import Missing
 from agent.text import Text, msg
 from agent.tools import ParseError
 from agent.tools.device_memory import MemoryTest, WrongWord, memory_tests
+from agent.tools.worker import Device
 
 WORKER = "device_memory"
 FAMILY = "memory_test"
@@ -39,6 +41,16 @@ class Answer:
     ran: WorkerResult
     index: Mapping[str, int]
 
+    def device(self, where: str) -> Device:
+        """The GPU as the worker saw it."""
+        return next(d for d in self.ran.devices if d.index == self.index[where])
+
+    def grown(self, where: str, counter: str) -> Optional[int]:
+        """By how much a counter of the card grew meanwhile; None where nobody read it."""
+        card = watched(self.ran.telemetry, self.device(where))
+        grown = card.growth(counter) if card is not None else None
+        return None if grown is None else int(grown)
+
     def missing(self, where: str) -> Missing:
         """Why a GPU that the facts saw is not in the answer."""
         detail = msg("the CUDA driver does not open {slot}", slot=where)
@@ -47,8 +59,8 @@ class Answer:
 
 
 def ask(host: Host, probe: str, request: Mapping[str, Any], timeout_s: float) -> Union[Answer, Missing]:
-    """Run the worker with the agent's own Python: it needs no other."""
-    ran = launch(host, probe=probe, worker=WORKER, request=request, python=host.python(), timeout_s=timeout_s)
+    """Run the worker, with telemetry beside it, in the agent's own Python: it needs no other."""
+    ran = launch(host, probe, WORKER, request, host.python(), timeout_s, watch=True)
     if isinstance(ran, Missing):
         return ran
     seen = {slot(d.slot): d.index for d in ran.devices}
@@ -134,7 +146,7 @@ class MemoryTestStep:
             evidence=answer.ran.evidence,
             void=_ecc(test) if ecc else None,
             correct=not ecc and not test.errors,
-            notes=tuple(_notes(test)),
+            notes=(_how(test), *_ecc_growth(answer, where)),
             reproduce=answer.ran.argv,
         )
         return Taken(attempt, "%", "median of repetitions", where)
@@ -181,14 +193,17 @@ def _shown(word: WrongWord) -> dict[str, Any]:
     }
 
 
-def _notes(test: MemoryTest) -> list[Text]:
+def _how(test: MemoryTest) -> Text:
+    mib = test.allocated // MIB
     if test.method == "kernel":
-        made = msg("{mib} MiB written and verified by a kernel, each bit as 0 and as 1", mib=test.allocated // MIB)
-        return [made]
-    return [
-        msg(
-            "{mib} MiB written and compared by the host, each bit as 0 and as 1 ({why})",
-            mib=test.allocated // MIB,
-            why=test.why_host or "—",
-        )
-    ]
+        return msg("{mib} MiB written and verified by a kernel, each bit as 0 and as 1", mib=mib)
+    why = test.why_host or "—"
+    return msg("{mib} MiB written and compared by the host, each bit as 0 and as 1 ({why})", mib=mib, why=why)
+
+
+def _ecc_growth(answer: Answer, where: str) -> list[Text]:
+    grown = {name: answer.grown(where, f"ecc_{name}") for name in ("corrected", "uncorrected")}
+    if not any(grown.values()):
+        return []
+    counted = ", ".join(f"{name} +{n}" for name, n in grown.items() if n)
+    return [msg("memory errors that the card counted meanwhile: {counted}", counted=counted)]

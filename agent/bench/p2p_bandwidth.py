@@ -108,7 +108,7 @@ class PeerStep:
             return as_missing(one.error, answer.ran.evidence)
         if not one.blocks:
             return no_block(answer)
-        blocks = tuple(block_of(b.timing, b.wrong_bytes) for b in one.blocks)
+        blocks = tuple(block_of(answer, pair[0], b.timing, b.wrong_bytes) for b in one.blocks)
         notes: tuple[Text, ...] = () if one.access else (_THROUGH_HOST,)
         notes += (SHORT,) if short is not None else ()
         return taken(answer, look, pair_subject(*pair), blocks, self.bound(*pair), notes)

@@ -96,7 +96,7 @@ class PcieStep:
             return dict.fromkeys(keys, no_block(answer))
         found: dict[str, Result] = {}
         for way in WAYS:
-            blocks = tuple(block_of(b.ways[way], b.wrong_bytes) for b in one.blocks)
+            blocks = tuple(block_of(answer, where, b.ways[way], b.wrong_bytes) for b in one.blocks)
             notes = tuple(_copy_notes(one, way, short))
             found[f"{PCIE}.{way}@{where}"] = taken(answer, look, where, blocks, self.bound(where), notes)
         found[f"{LINK}@{where}"] = link_taken(answer, look, where, one)

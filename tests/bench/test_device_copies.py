@@ -10,6 +10,7 @@ from typing import Any, Optional
 import pytest
 
 from agent.bench.device_copies import line_rate
+from agent.bench.device_memory import Answer
 from agent.bench.p2p_bandwidth import PEER_EFFORT, PeerStep, every_pair
 from agent.bench.pcie_bandwidth import COPY_EFFORT, PcieStep
 from agent.bench.step import Cost, Look
@@ -72,6 +73,8 @@ def test_rates_of_each_gpu_and_the_link_under_load(tmp_path: Path, monkeypatch: 
                 assert len(block.samples) == 2
                 assert len(block.warmup) >= 2
                 assert 0.5 * rate < block.value <= 1.02 * rate
+                assert block.conditions["sm_mhz"] is not None
+                assert "foreign" in block.conditions
             assert any("all GPUs at once" in str(n) for n in found.attempt.notes)
         link = taken(results, f"gpu.pcie@{slot}").attempt
         assert link.void is None
@@ -139,7 +142,16 @@ def test_one_source_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     attempt = taken(copy(node, tmp_path, monkeypatch), f"gpu.pcie@{slot}").attempt
     assert attempt.void is None
     assert attempt.blocks[0].conditions["source"] == "sysfs"
-    (tmp_path / "node/root/sys/bus/pci/devices" / slot / "current_link_speed").write_text("Unknown\n")
+
+
+def test_packets_sent_again_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = small(cards=1)
+    key = f"gpu.pcie@{slots(node)[0]}"
+    quiet = taken(copy(node, tmp_path, monkeypatch), key).attempt.notes
+    monkeypatch.setattr(Answer, "grown", lambda self, where, counter: {"pcie_replay": 7}.get(counter, 0))
+    again = PcieStep(slots(node), effort=COPY).execute(ReplayHost(Store(tmp_path / "run")), Look())
+    (told,) = set(taken(again, key).attempt.notes) - set(quiet)
+    assert "7 packets" in str(told)
 
 
 def test_no_source_at_all_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +195,7 @@ def test_a_hang_is_killed_at_its_deadline(tmp_path: Path, monkeypatch: pytest.Mo
     node = small().answering("1 cuCtxSynchronize hang")
     monkeypatch.setattr(PcieStep, "cost", lambda self, depth: Cost(-14.9))
     host = deliver(node, tmp_path, monkeypatch)
-    results = PcieStep(slots(node), effort=COPY, slack_s=2.0).execute(host, Look())
+    results = PcieStep(slots(node), effort=COPY, slack_s=5.0).execute(host, Look())
     assert {r.kind for r in results.values() if isinstance(r, Missing)} == {"timeout"}
     assert len(results) == 6
     assert marked(host.token) == []
