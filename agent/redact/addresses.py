@@ -1,7 +1,8 @@
 """Other addresses in the place of a machine's own, of the same kind and with the same neighbours.
 
 What a judgement asks of an address stays answered as before: whether it is private, local or public
-(``ipaddress.is_private``), and whether two lie in one /16 (IPv4) or /32 (IPv6). For public addresses that needs ranges
+(``ipaddress.is_private``), and, outside of a few networks that IANA has divided, whether two lie in one /16 (IPv4) or
+/32 (IPv6). For public addresses that needs ranges
 that are neither private nor anybody's: 100.64.0.0/10 (RFC 6598) and the abandoned fec0::/10 (RFC 3879).
 """
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, Optional
+from typing import TYPE_CHECKING, Literal, Optional
 
 from agent import __version__
 from agent import contract as contracts
@@ -127,11 +127,11 @@ class _Findings:
     problems: list[Text] = field(default_factory=list)
     notes: list[Text] = field(default_factory=list)
 
-    def problem(self, template: str, **args: Any) -> None:
-        self.problems.append(msg(template, **args))
+    def problem(self, text: Text) -> None:
+        self.problems.append(text)
 
-    def note(self, template: str, **args: Any) -> None:
-        self.notes.append(msg(template, **args))
+    def note(self, text: Text) -> None:
+        self.notes.append(text)
 
 
 def verify_bundle(path: Path, trusted: Trusted, families: Mapping[str, ModuleType]) -> Verification:
@@ -152,7 +152,7 @@ def verify_unpacked(
     found = _Findings()
     for name in names:
         if not name.startswith(f"{RUN}/") and name not in _SEAL_FILES:
-            found.problem("the bundle holds a file that does not belong there: {file}", file=name)
+            found.problem(msg("the bundle holds a file that does not belong there: {file}", file=name))
     run = _folder(unpacked / RUN, trusted, families, found)
     statement = _json(unpacked / STATEMENT, STATEMENT_SCHEMA, found)
     if statement is None:
@@ -176,7 +176,7 @@ def verify_folder(folder: Path, trusted: Trusted, families: Mapping[str, ModuleT
     if ledger.is_file():
         told = _read_account(ledger.read_bytes(), folder, run, found)
         run = replace(run, account=told if told.number is not None else None)
-    found.note("the run is not sealed: nobody has signed it")
+    found.note(msg("the run is not sealed: nobody has signed it"))
     return _done(run, found)
 
 
@@ -190,23 +190,23 @@ def _folder(folder: Path, trusted: Trusted, families: Mapping[str, ModuleType], 
         listed = {str(k): str(v) for k, v in read_json(folder / MANIFEST)["files"].items()}
         digest = sha256(folder / MANIFEST)
     except UNREADABLE as error:
-        found.problem("the manifest cannot be read: {error}", error=_words(error))
+        found.problem(msg("the manifest cannot be read: {error}", error=_words(error)))
         return Verification()
     files = tuple(_files(folder, listed))
     broken = [f for f in files if f.state != "intact"]
     for one in broken[:20]:
-        found.problem(_STATES[one.state].template, file=one.name)
+        found.problem(msg(_STATES[one.state].template, file=one.name))
     if len(broken) > 20:
-        found.problem("and {n} more files", n=len(broken) - 20)
+        found.problem(msg("and {n} more files", n=len(broken) - 20))
     run = Verification(digest=digest, files=files, original_digest=_original(folder, found))
     if trusted.digest is not None:
         run = replace(run, digest_confirmed=trusted.digest in (digest, run.original_digest))
         if not run.digest_confirmed:
-            found.problem("the digest is {digest}, not the one you named", digest=digest)
+            found.problem(msg("the digest is {digest}, not the one you named", digest=digest))
         elif trusted.digest != digest:
             # Only the signer says that this came from that: the words that were replaced cannot be compared.
             run = replace(run, digest_confirmed=False)
-            found.note("redacted from the run whose digest you named, as its maker says")
+            found.note(msg("redacted from the run whose digest you named, as its maker says"))
     if broken:
         return run
     judged = _judge(folder, families)
@@ -243,9 +243,9 @@ def _original(folder: Path, found: _Findings) -> Optional[str]:
     try:
         original = str(read_json(folder / REDACTION)["original_digest"])
     except UNREADABLE as error:
-        found.problem("{file} cannot be read: {error}", file=REDACTION, error=_words(error))
+        found.problem(msg("{file} cannot be read: {error}", file=REDACTION, error=_words(error)))
         return None
-    found.note("redacted: names, addresses and serials were replaced; digest of the original: {of}", of=original)
+    found.note(msg("redacted: names, addresses and serials were replaced; digest of the original: {of}", of=original))
     return original
 
 
@@ -284,12 +284,12 @@ def _check_recordings(folder: Path) -> None:
 
 def _judged_problems(judged: Judged, found: _Findings) -> None:
     if judged.error is not None:
-        found.problem("the evidence cannot be judged again: {error}", error=judged.error)
+        found.problem(msg("the evidence cannot be judged again: {error}", error=judged.error))
     elif not judged.same:
-        found.problem("the evidence judges to {found}, the result says {claimed}",
-                      found=judged.found or "–", claimed=judged.claimed or "–")  # fmt: skip
+        found.problem(msg("the evidence judges to {found}, the result says {claimed}",
+                      found=judged.found or "–", claimed=judged.claimed or "–"))  # fmt: skip
     if not judged.same and judged.made_with != __version__:
-        found.note("it was made with accept {theirs}; this is {ours}", theirs=judged.made_with, ours=__version__)
+        found.note(msg("it was made with accept {theirs}; this is {ours}", theirs=judged.made_with, ours=__version__))
 
 
 def _json(path: Path, schema: str, found: _Findings) -> Optional[Json]:
@@ -300,7 +300,7 @@ def _json(path: Path, schema: str, found: _Findings) -> Optional[Json]:
         if not isinstance(value, dict) or value.get("schema") != schema or dumps(value) != data:
             raise ValueError(f"not {schema}")
     except UNREADABLE as error:
-        found.problem("{file} cannot be read: {error}", file=path.name, error=_words(error))
+        found.problem(msg("{file} cannot be read: {error}", file=path.name, error=_words(error)))
         return None
     return value
 
@@ -323,15 +323,15 @@ def _compare(statement: Json, run: Verification, unpacked: Path, found: _Finding
     )
     for name, said, there in pairs:
         if said != there:
-            found.problem("the seal is not of this run: its {name} is another", name=name)
+            found.problem(msg("the seal is not of this run: its {name} is another", name=name))
 
 
 def _signature(unpacked: Path, statement: Json, trusted: Trusted, found: _Findings) -> Optional[Signed]:
     path = unpacked / SIGNATURE
     if not path.is_file():
         if statement.get("signer") is not None:
-            found.problem("the signature was taken out")
-        found.note("the bundle is not signed")
+            found.problem(msg("the signature was taken out"))
+        found.note(msg("the bundle is not signed"))
         return None
     data = _json(path, SIGNATURE_SCHEMA, found)
     if data is None:
@@ -339,7 +339,7 @@ def _signature(unpacked: Path, statement: Json, trusted: Trusted, found: _Findin
     message = signed_message((unpacked / STATEMENT).read_bytes())
     signed = _signed(data, message, str(statement.get("sealed_at")), trusted, found)
     if signed is not None and statement.get("signer") != signed.fingerprint:
-        found.problem("the signature is not by the key that the seal names")
+        found.problem(msg("the signature is not by the key that the seal names"))
     return signed
 
 
@@ -349,7 +349,7 @@ def _countersignature(unpacked: Path, trusted: Trusted, found: _Findings) -> Opt
         return None
     data = _json(path, COUNTERSIGNATURE_SCHEMA, found)
     if data is None or not (unpacked / SIGNATURE).is_file():
-        found.problem("there is a countersignature but no signature")
+        found.problem(msg("there is a countersignature but no signature"))
         return None
     at = str(data.get("signed_at"))
     message = countersigned_message(at, (unpacked / STATEMENT).read_bytes(), (unpacked / SIGNATURE).read_bytes())
@@ -361,7 +361,7 @@ def _signed(data: Json, message: bytes, at: str, trusted: Trusted, found: _Findi
         public = base64.b64decode(data["public_key"], validate=True)
         signature = base64.b64decode(data["signature"], validate=True)
     except (KeyError, TypeError, binascii.Error) as error:
-        found.problem("the signature cannot be read: {error}", error=_words(error))
+        found.problem(msg("the signature cannot be read: {error}", error=_words(error)))
         return None
     who = fingerprint(public)
     try:
@@ -370,9 +370,9 @@ def _signed(data: Json, message: bytes, at: str, trusted: Trusted, found: _Findi
         good = None
         found.notes.append(error.text)
     if good is False:
-        found.problem("the signature of {who} does not hold", who=who)
+        found.problem(msg("the signature of {who} does not hold", who=who))
     elif who not in trusted.keys:
-        found.note("you have not named the key {who}: compare it with what its owner gave you", who=who)
+        found.note(msg("you have not named the key {who}: compare it with what its owner gave you", who=who))
     return Signed(who, good, who in trusted.keys, at)
 
 
@@ -389,19 +389,19 @@ def _stamp(unpacked: Path, run: Verification, trusted: Trusted, found: _Findings
         found.notes.append(error.text)
         return None
     if not stamp.anchored:
-        found.note("name the root certificate of the timestamp's authority with --authority to check who gave it")
+        found.note(msg("name the root certificate of the timestamp's authority with --authority to check who gave it"))
     return stamp
 
 
 def _account(unpacked: Path, statement: Json, run: Verification, found: _Findings) -> Optional[Account]:
     path = unpacked / LEDGER_NAME
     if not path.is_file():
-        found.note("no ledger is in the bundle: whether there were other runs cannot be told from it")
+        found.note(msg("no ledger is in the bundle: whether there were other runs cannot be told from it"))
         return None
     told = _read_account(path.read_bytes(), unpacked / RUN, run, found)
     stated = statement.get("ledger")
     if isinstance(stated, dict) and (stated.get("number"), stated.get("of")) != (told.number, told.of):
-        found.problem("the seal is not of this run: its {name} is another", name="ledger")
+        found.problem(msg("the seal is not of this run: its {name} is another", name="ledger"))
     found.problems += told.problems if told.number is None else ()
     return told
 
