@@ -121,6 +121,16 @@ def when(stamp: Optional[str], language: str) -> str:
     return f"{time.day} {_MONTHS[time.month - 1]} {time.year}, {time:%H:%M} {zone}"
 
 
+def day(written: str, language: str) -> str:
+    """``2026-11-20`` as ``20 Nov 2026`` or ``2026年11月20日``; as written if it is no date."""
+    time = parsed(f"{written}T00:00:00Z" if len(written) == 10 else None)
+    if time is None:
+        return one_line(written)
+    if language.startswith("zh"):
+        return f"{time.year}年{time.month}月{time.day}日"
+    return f"{time.day} {_MONTHS[time.month - 1]} {time.year}"
+
+
 def seconds_between(start: Optional[str], end: Optional[str]) -> Optional[float]:
     """Seconds from one time of the result to another, None if either is missing."""
     first, last = parsed(start), parsed(end)

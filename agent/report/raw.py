@@ -42,6 +42,13 @@ class Probe:
     timed_out: bool
     streams: tuple[Stream, ...]
 
+    @property
+    def main(self) -> str:
+        """The sha256 of the file that a finding rests on: the worker's result, else what the tool printed."""
+        by_name = {s.name: s.sha256 for s in self.streams}
+        first = next(iter(by_name.values()), "")
+        return by_name.get("result.json") or by_name.get("stdout") or first
+
 
 def probes(folder: Optional[Path], cited: Iterable[str]) -> tuple[Probe, ...]:
     """All probes below ``folder``. Text is shown while the page has room: first for what findings cite."""

@@ -6,17 +6,19 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Optional
 from urllib.parse import quote
 
 from agent.model import Finding, Limit, Run
-from agent.report import looks, numbers
+from agent.report import industry, looks, numbers
+from agent.report.claims import Formula, claim
 from agent.report.clean import one_line, shortened, visible
 from agent.report.names import title
 from agent.report.phrases import phrase
 from agent.text import Text, Translate, msg
 
+MANY = 12
 _LONGEST_WORDS = 600
 _LONGEST_REASON = 1500
 # A margin beyond this says nothing: 25 GB where 1 MB was promised.
@@ -31,6 +33,15 @@ class Link:
     text: str
     href: Optional[str]
     probe: str
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What the run folder adds to findings: formulas of the contract by clause, the sha256 of a probe's main file."""
+
+    formulas: Mapping[str, Formula] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,24 +77,34 @@ class Row:
     notes: tuple[str, ...]
     grant: str
     remedy: str
+    claim: str
     reproduce: str
+    industry: str
     evidence: tuple[Link, ...]
     subjects: tuple[Subject, ...]
+    places: str
 
     @property
     def several(self) -> bool:
         """More than one subject, each worth a line of its own."""
         return len(self.subjects) > 1
 
+    @property
+    def many(self) -> bool:
+        """More lines than a reader wants before he asks for them."""
+        return len(self.subjects) > MANY
 
-def rows(run: Run, findings: Iterable[Finding], translate: Translate) -> tuple[Row, ...]:
+
+_NOTHING = Extras()
+
+
+def rows(run: Run, findings: Iterable[Finding], translate: Translate, known: Extras = _NOTHING) -> tuple[Row, ...]:
     """Rows in the order in which their first finding comes."""
-    labels = gpu_labels(run)
     groups: dict[tuple[Any, ...], list[Finding]] = {}
     for f in findings:
         key = (f.clause, f.outcome, f.severity, f.promised, f.reason_code, f.grant)
         groups.setdefault(key, []).append(f)
-    return tuple(_row(group, labels, translate) for group in groups.values())
+    return tuple(_row(group, run, translate, known) for group in groups.values())
 
 
 def gpu_labels(run: Run) -> Mapping[str, str]:
@@ -93,15 +114,26 @@ def gpu_labels(run: Run) -> Mapping[str, str]:
     return {str(g["slot"]): f"GPU {one_line(str(g['index']))} · {one_line(str(g['slot']))}" for g in known}
 
 
-def links(evidence: Iterable[str]) -> tuple[Link, ...]:
+def label_of(subject: Optional[str], labels: Mapping[str, str]) -> str:
+    """A subject in words: a GPU with its index, a pair of GPUs as ``GPU 0 → GPU 5``, anything else as it is."""
+    if subject is None:
+        return ""
+    ends = subject.split(">")
+    if len(ends) == 2 and all(end in labels for end in ends):
+        return " → ".join(labels[end].partition(" · ")[0] for end in ends)
+    return labels.get(subject, shortened(one_line(subject), 120))
+
+
+def links(evidence: Iterable[str], known: Extras = _NOTHING) -> tuple[Link, ...]:
     """Evidence names as links; only what lies below ``evidence/`` becomes one."""
-    return tuple(_link(name) for name in dict.fromkeys(evidence))
+    return tuple(_link(name, known) for name in dict.fromkeys(evidence))
 
 
-def _link(name: str) -> Link:
+def _link(name: str, known: Extras) -> Link:
     inside = bool(_EVIDENCE.match(name))
     href = quote(name, errors="surrogateescape") if inside else None
-    return Link(shortened(one_line(name), 120), href, name.split("/")[1] if inside else "")
+    probe = name.split("/")[1] if inside else ""
+    return Link(shortened(one_line(name), 120), href, probe, known.hashes.get(probe, ""))
 
 
 def command(argv: tuple[str, ...]) -> str:
@@ -109,16 +141,33 @@ def command(argv: tuple[str, ...]) -> str:
     return shortened(one_line(" ".join(shlex.quote(a) for a in argv)), _LONGEST_REASON)
 
 
-def gap(f: Finding, translate: Translate) -> str:
-    """The distance from the promise (before tolerance), in percent of it: ``21.2 % short``, ``+7.9 %``."""
+def _distance(f: Finding) -> Optional[tuple[float, float]]:
+    """What the contract says before tolerance, and how much more was measured; None where these are no numbers."""
     promised = _promised_number(f.limit)
     if promised is None or not _is_number(f.measured) or f.limit is None or f.limit.unit != f.unit:
+        return None
+    return promised, f.measured - promised
+
+
+def shortfall(f: Finding) -> Optional[float]:
+    """How far a broken promise was missed, as a fraction of it; None where that is no share of anything."""
+    found = _distance(f)
+    if f.outcome != "fail" or found is None or found[0] == 0 or f.unit == "%":
+        return None
+    return abs(found[1]) / abs(found[0])
+
+
+def gap(f: Finding, translate: Translate) -> str:
+    """The distance from the promise (before tolerance), in percent of it: ``21.2 % short``, ``+7.9 %``."""
+    found = _distance(f)
+    if found is None:
         return ""
+    promised, more = found
     if f.unit == "%":
-        return _points(f.measured - promised, translate)
+        return _points(more, translate)
     if promised == 0:
         return ""
-    share = (f.measured - promised) / abs(promised)
+    share = more / abs(promised)
     if f.outcome != "fail":
         if abs(share) > _FAR:
             return ""
@@ -172,15 +221,23 @@ _ORIGINS: dict[str, Text] = {
 }
 
 
-def _subject(f: Finding, labels: Mapping[str, str], translate: Translate) -> Subject:
-    label = labels.get(f.subject, shortened(one_line(f.subject), 120)) if f.subject is not None else ""
+def _claim(group: list[Finding], run: Run, translate: Translate, known: Extras) -> str:
+    """What the worst of a broken group is worth by the contract's own formula; nothing without one."""
+    formula = known.formulas.get(group[0].clause)
+    missed = [s for f in group if (s := shortfall(f)) is not None]
+    found = claim(formula, max(missed), run.contract_header) if formula and missed else None
+    return say(found, translate) if found else ""
+
+
+def _subject(f: Finding, labels: Mapping[str, str], translate: Translate, known: Extras) -> Subject:
+    label = label_of(f.subject, labels)
     return Subject(
         label=label,
         measured=shortened(numbers.quantity(f.measured, f.unit, translate), _LONGEST_WORDS),
         interval=shortened(numbers.interval(*f.interval, f.unit), 120) if f.interval else "",
         gap=gap(f, translate),
         reproduce=command(f.reproduce),
-        evidence=links(f.evidence),
+        evidence=links(f.evidence, known),
     )
 
 
@@ -197,13 +254,19 @@ def _span(group: list[Finding], translate: Translate) -> str:
 
 def _gap_span(group: list[Finding], translate: Translate) -> str:
     shown = list(dict.fromkeys(gap(f, translate) for f in group))
-    return shown[0] if len(shown) == 1 else ""
+    missed = [s for f in group if (s := shortfall(f)) is not None]
+    if len(shown) == 1 or len(missed) < len(group):
+        return shown[0] if len(shown) == 1 else ""
+    share = f"{numbers.number(100 * min(missed), 3)}–{numbers.percent(max(missed))}"
+    short = group[0].limit is not None and group[0].limit.op == ">="
+    return (msg("{share} short", share=share) if short else msg("{share} over", share=share)).render(translate)
 
 
-def _row(group: list[Finding], labels: Mapping[str, str], translate: Translate) -> Row:
+def _row(group: list[Finding], run: Run, translate: Translate, known: Extras) -> Row:
     first = group[0]
+    labels = gpu_labels(run)
     look = looks.of_outcome(first.outcome, first.severity)
-    subjects = tuple(_subject(f, labels, translate) for f in group)
+    subjects = tuple(_subject(f, labels, translate, known) for f in group)
     single = len(group) == 1
     return Row(
         key=shortened(one_line(first.clause), 200),
@@ -223,9 +286,12 @@ def _row(group: list[Finding], labels: Mapping[str, str], translate: Translate) 
         notes=tuple(dict.fromkeys(say(n, translate) for f in group for n in f.notes)),
         grant=say(first.grant, translate) if first.grant else "",
         remedy=shortened(visible(first.remedy or ""), _LONGEST_WORDS),
+        claim=_claim(group, run, translate, known),
         reproduce=subjects[0].reproduce,
-        evidence=links(e for f in group for e in f.evidence),
+        industry=shortened(one_line(industry.command(first, run)), 400),
+        evidence=links((e for f in group for e in f.evidence), known),
         subjects=subjects,
+        places=msg("{n} places", n=len(subjects)).render(translate),
     )
 
 

@@ -14,7 +14,7 @@ from agent.report import looks, numbers
 from agent.report.clean import one_line, shortened
 from agent.report.names import title
 from agent.report.phrases import phrase
-from agent.report.rows import gpu_labels, say
+from agent.report.rows import MANY, gpu_labels, label_of, say
 from agent.result import clause_of, last_counted
 from agent.text import Text, Translate, msg
 
@@ -70,6 +70,12 @@ class Chart:
     limit: str
     limit_at: Optional[float]
     strips: tuple[Strip, ...]
+    places: str
+
+    @property
+    def many(self) -> bool:
+        """More lines than a reader wants before he asks for them."""
+        return len(self.strips) > MANY
 
 
 _DEPTHS: dict[str, Text] = {"quick": msg("quick"), "standard": msg("standard"), "deeper": msg("deeper look")}
@@ -98,6 +104,13 @@ def charts(run: Run, translate: Translate) -> tuple[Chart, ...]:
     for m in run.measurements:
         groups.setdefault(clause_of(m), []).append(m)
     return tuple(_chart(clause, ms, findings, labels, translate) for clause, ms in groups.items())
+
+
+def counted_median(m: Measurement) -> Optional[float]:
+    """The median of the blocks that count, in the measurement's own unit; None where nothing counts."""
+    counted = last_counted(m)
+    values = _values(counted) if counted else []
+    return median(values) if values else None
 
 
 def _values(attempt: Attempt) -> list[float]:
@@ -185,6 +198,7 @@ def _chart(
         limit=shortened(f"{sign} {numbers.quantity(limit, unit, translate)}", 60) if limit is not None else "",
         limit_at=axis.at(limit) if limit is not None else None,
         strips=tuple(_strip(m, findings.get(m.key), axis, labels, translate) for m in ms),
+        places=msg("{n} places", n=len(ms)).render(translate),
     )
 
 
@@ -199,7 +213,7 @@ def _strip(
     if middle is not None and len(values) > 1:
         shown = numbers.aligned(middle, min(values), max(values), m.unit)
         spread = numbers.interval(min(values), max(values), m.unit)
-    label = labels.get(m.subject, shortened(one_line(m.subject), 120)) if m.subject is not None else ""
+    label = label_of(m.subject, labels)
     says = msg("{n} blocks, {interval}, median {value}", n=len(values), interval=spread or shown, value=shown)
     return Strip(
         label=label,

@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from agent import resources
 from agent.model import Run
-from agent.report.clean import visible
+from agent.report.clean import shortened, visible
 from agent.report.numbers import duration
-from agent.report.view import view
+from agent.report.view import View, view
 from agent.text import Text, Translate
 
 FORMAT = "html"
@@ -24,12 +24,14 @@ _STYLE = "report.css"
 
 def render(run: Run, folder: Optional[Path], translate: Translate, language: str) -> str:
     """The page; everything from the machine or the contract is escaped."""
-    page = _environment(translate).get_template(_TEMPLATE)
-    return page.render(v=view(run, folder, translate, language), style=_style(), lang=_html_language(language))
+    shown = view(run, folder, translate, language)
+    page = environment(translate).get_template(_TEMPLATE)
+    return page.render(v=shown, style=style(), running=_running(shown), lang=html_language(language))
 
 
 @lru_cache(maxsize=4)
-def _environment(translate: Translate) -> Environment:
+def environment(translate: Translate) -> Environment:
+    """Templates in one language, escaping everything."""
     environment = Environment(
         loader=FileSystemLoader(str(resources.path("templates"))),
         autoescape=True,
@@ -55,11 +57,26 @@ def _harmless(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+def _running(v: View) -> Markup:
+    """The header and footer of every printed page: what it is of, the verdict, the digest."""
+    left = shortened(v.title, 60) + (f" · {shortened(v.server, 40)}" if v.server else "")
+    foot = f"{shortened(v.run_id, 50)}" + (f" · sha256 {v.digest[:16]}…" if v.digest else "")
+    boxes = {"top-left": left, "top-right": f"{v.look.sigil} {v.verdict}", "bottom-left": foot}
+    rules = "".join(f"@{name}{{content:{css_string(text)}}}" for name, text in boxes.items())
+    return Markup("@page{{{}}}").format(Markup(rules))  # noqa: S704
+
+
+def css_string(text: str) -> str:
+    """A CSS string in which everything but letters and digits of ASCII is spelled by its code: nothing can end it."""
+    return '"' + "".join(c if c.isascii() and c.isalnum() else f"\\{ord(c):x} " for c in text) + '"'
+
+
 @lru_cache(maxsize=1)
-def _style() -> Markup:
+def style() -> Markup:
     """Our own style sheet, the one thing that is not escaped."""
     return Markup(resources.path("templates", _STYLE).read_text(encoding="utf-8"))  # noqa: S704
 
 
-def _html_language(language: str) -> str:
+def html_language(language: str) -> str:
+    """The ``lang`` of a page."""
     return {"zh": "zh-Hans"}.get(language, language)

@@ -29,7 +29,7 @@ def render(run: Run, folder: Optional[Path], translate: Translate, language: str
 
 def _escaped(text: str) -> str:
     """No character of ``text`` is markup, a link or a mention."""
-    return _MARKUP.sub(r"\\\1", shortened(one_line(text), _LONGEST)).replace("://", r"\:\/\/")
+    return _MARKUP.sub(r"\\\1", shortened(one_line(text), _LONGEST)).replace("://", r":\/\/")
 
 
 def _code(text: str) -> str:
@@ -89,7 +89,8 @@ def _table(heading: Text, rows: tuple[Row, ...], translate: Translate) -> Iterab
 
 def _row(row: Row, translate: Translate) -> Iterable[str]:
     ref = f" ({_escaped(row.ref)})" if row.ref else ""
-    grant = f" **{_escaped(msg('To be granted: {what}', what=row.grant).render(translate))}**" if row.grant else ""
+    asked = msg("To be granted: {what}", what=row.grant or "").render(translate)
+    grant = f" **{_escaped(asked)}**" if row.grant else ""
     name = f"{_escaped(row.title)}{ref}<br>{_cell_code(row.key)}"
     spread = f" ({_escaped(row.interval)})" if row.interval else ""
     yield _cells(row.look.sigil, name, _escaped(row.promised), _escaped(row.measured) + spread, _escaped(row.gap),

@@ -57,7 +57,8 @@ def _rows(v: View, room: int, translate: Translate) -> list[str]:
 def _broken(row: Row, translate: Translate) -> str:
     ref = f" [{row.ref}]" if row.ref else ""
     where = f" ({row.subjects[0].label})" if len(row.subjects) == 1 and row.subjects[0].label else ""
-    many = f" ({msg('{n} places', n=len(row.subjects)).render(translate)})" if row.several else ""
+    places = msg("{n} places", n=len(row.subjects)).render(translate)
+    many = f" ({places})" if row.several else ""
     got = msg("promised {promised}, measured {measured}", promised=row.promised, measured=row.measured)
     said = msg("{measured}, {gap}", measured=got, gap=row.gap) if row.gap else got
     return f"{row.look.sigil} {pair(f'{row.title}{ref}{where}{many}', said.render(translate), translate)}"

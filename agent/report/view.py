@@ -9,8 +9,11 @@ from typing import Any, Optional
 
 from agent.model import Finding, Outcome, Run, ScopeEntry, Severity
 from agent.report import looks, numbers, raw, rows, strips
+from agent.report.answers import Answer, answers
+from agent.report.claims import formulas
 from agent.report.clean import one_line, shortened, visible
 from agent.report.names import title
+from agent.report.pictures import Pictures, pictures
 from agent.text import Text, Translate, msg
 
 # Kinds of measurement that have been run on real GPUs, as names of clause families.
@@ -62,15 +65,16 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Summary:
-    """A paragraph for somebody who reads nothing else: what was judged, what is broken, what it means."""
+    """A paragraph for somebody who reads nothing else: what was promised, what came, what it means."""
 
+    promised: tuple[str, ...]
     opening: tuple[str, ...]
     broken: tuple[str, ...]
     closing: tuple[str, ...]
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        return (*self.opening, *self.broken, *self.closing)
+        return (*self.promised, *self.opening, *self.broken, *self.closing)
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,8 @@ class View:
     not_asked: tuple[rows.Row, ...]
     counts: Mapping[str, int]
     charts: tuple[strips.Chart, ...]
+    pictures: Pictures
+    answers: tuple[Answer, ...]
     steps: tuple[StepLine, ...]
     full_scope: bool
     partial: bool
@@ -117,6 +123,7 @@ class View:
     digest: Optional[str]
     contract_sha256: str
     run_id: str
+    server: str
     agent_version: str
     proven: tuple[str, ...]
 
@@ -124,6 +131,9 @@ class View:
 def view(run: Run, folder: Optional[Path], translate: Translate, language: str) -> View:
     """The report of ``run``; evidence is read from ``folder`` where there is one."""
     parts = _Parts(run)
+    probes = raw.probes(folder, _cited(run))
+    digest = raw.digest(folder)
+    known = rows.Extras(formulas(run, folder), {p.name: p.main for p in probes})
     look = looks.of_verdict(run.verdict if run.complete else None)
     contract = _short(run.contract_id or run.run_id)
     return View(
@@ -133,16 +143,18 @@ def view(run: Run, folder: Optional[Path], translate: Translate, language: str) 
         verdict=look.word.render(translate),
         headline=rows.say(run.headline, translate),
         facts=tuple(_who_and_when(run, translate, language)),
-        summary=_summary(run, parts, translate),
-        asked=tuple(_asked(run, parts, translate)),
-        broken=rows.rows(run, parts.broken, translate),
-        unverified=rows.rows(run, parts.unverified, translate),
-        remarks=rows.rows(run, parts.remarks, translate),
-        kept=rows.rows(run, parts.kept, translate),
-        fine=rows.rows(run, parts.fine, translate),
-        not_asked=rows.rows(run, parts.not_asked, translate),
+        summary=_summary(run, parts, translate, language),
+        asked=tuple(_asked(run, parts, translate, known)),
+        broken=rows.rows(run, parts.broken, translate, known),
+        unverified=rows.rows(run, parts.unverified, translate, known),
+        remarks=rows.rows(run, parts.remarks, translate, known),
+        kept=rows.rows(run, parts.kept, translate, known),
+        fine=rows.rows(run, parts.fine, translate, known),
+        not_asked=rows.rows(run, parts.not_asked, translate, known),
         counts=parts.counts,
         charts=strips.charts(run, translate),
+        pictures=pictures(run, folder, translate),
+        answers=answers(run, digest, translate),
         steps=tuple(_steps(run, translate, language)),
         full_scope=run.scope.full and run.complete,
         partial=run.complete and not run.scope.full,
@@ -155,10 +167,11 @@ def view(run: Run, folder: Optional[Path], translate: Translate, language: str) 
         sessions=tuple(_sessions(run, translate)),
         terms=tuple(_terms(run)),
         notes=tuple(rows.say(n, translate) for n in run.notes),
-        probes=raw.probes(folder, _cited(run)),
-        digest=raw.digest(folder),
+        probes=probes,
+        digest=digest,
         contract_sha256=_short(run.contract_sha256),
         run_id=_short(run.run_id),
+        server=_short(run.node.get("hostname") or ""),
         agent_version=_short(run.agent_version),
         proven=tuple(title(k, translate) for k in PROVEN_ON_GPUS),
     )
@@ -197,7 +210,9 @@ def _who_and_when(run: Run, translate: Translate, language: str) -> Iterable[Fac
     header = run.contract_header
     signed = header.get("signed")
     contract = (
-        msg("{id}, signed {date}", id=_short(run.contract_id), date=_short(signed)) if signed else run.contract_id
+        msg("{id}, signed {date}", id=_short(run.contract_id), date=numbers.day(str(signed), language))
+        if signed
+        else run.contract_id
     )
     yield from fact(msg("Contract"), contract)
     yield from fact(msg("Vendor"), header.get("vendor"))
@@ -238,12 +253,44 @@ def _run_number(run: Run) -> Text:
     )
 
 
-def _summary(run: Run, parts: _Parts, translate: Translate) -> Summary:
+def _summary(run: Run, parts: _Parts, translate: Translate, language: str) -> Summary:
     def said(texts: Iterable[Text]) -> tuple[str, ...]:
         return tuple(t.render(translate) for t in texts)
 
     broken = rows.rows(run, parts.broken, translate)
-    return Summary(said(_opening(run, parts)), said(_broken_sentences(broken)), said(_closing(parts)))
+    return Summary(
+        said(_promised(run, parts, translate, language)),
+        said(_opening(run, parts)),
+        said(_broken_sentences(broken)),
+        said(_closing(parts)),
+    )
+
+
+_MAIN = ("gpu.count", "gpu.model", "gpu.memory", "gemm.bf16", "allreduce.busbw", "cpu.vcpus", "memory.size")
+
+
+def _promised(run: Run, parts: _Parts, translate: Translate, language: str) -> Iterable[Text]:
+    """Who promised what by which contract, in the contract's own figures; the main ones."""
+    header = run.contract_header
+    first: dict[str, Finding] = {}
+    for f in (*parts.kept, *parts.broken, *parts.unverified):
+        first.setdefault(f.clause, f)
+    chosen = [first[key] for key in _MAIN if key in first] or list(first.values())[:_IN_PARAGRAPH]
+    if not chosen:
+        return
+    said = tuple(f"{title(f.clause, translate)} {numbers.promise(f.promised)}" for f in chosen if f.promised)
+    who = _short(header["vendor"]) if header.get("vendor") else msg("the vendor")
+    signed = header.get("signed")
+    when = numbers.day(str(signed), language) if signed else None
+    contract = _short(run.contract_id) if run.contract_id else None
+    under: Any = msg("the contract")
+    if contract:
+        under = msg("contract {id} of {date}", id=contract, date=when) if when else msg("contract {id}", id=contract)
+    rest = len(first) - len(chosen)
+    more = msg("{n} further promises", n=rest) if rest > 0 else None
+    yield msg(
+        "By {contract}, {vendor} promised: {what}.", contract=under, vendor=who, what=(*said, *([more] if more else []))
+    )
 
 
 def _opening(run: Run, parts: _Parts) -> Iterable[Text]:
@@ -276,14 +323,19 @@ def _broken_sentence(row: rows.Row) -> Text:
     return msg("{name}: promised {promised}, measured {got}.", name=name, promised=row.promised, got=got)
 
 
-def _asked(run: Run, parts: _Parts, translate: Translate) -> Iterable[str]:
+def _asked(run: Run, parts: _Parts, translate: Translate, known: rows.Extras) -> Iterable[str]:
     """What the vendor is asked to do, each thing once."""
-    broken = rows.rows(run, parts.broken, translate)
+    broken = rows.rows(run, parts.broken, translate, known)
     unverified = rows.rows(run, parts.unverified, translate)
     asked = [r.remedy for r in broken if r.remedy]
     bare = [r.title for r in broken if not r.remedy]
     if bare:
         asked.append(msg("Put right and let us measure again: {what}.", what=tuple(bare)).render(translate))
+    asked += [
+        msg("By the contract's own formula, for {what}: {money}.", what=r.title, money=r.claim).render(translate)
+        for r in broken
+        if r.claim
+    ]
     asked += [
         msg("To verify {what}: {grant}", what=r.title, grant=r.grant).render(translate) for r in unverified if r.grant
     ]

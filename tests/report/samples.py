@@ -30,11 +30,12 @@ from agent.model import (
 )
 from agent.text import Text, msg
 from agent.verdict import headline
+from tests.report import evidence
 
 Case = Literal["rejected", "accepted", "inconclusive", "incomplete", "hostile"]
 CASES: tuple[Case, ...] = ("rejected", "accepted", "inconclusive", "incomplete", "hostile")
 
-SLOTS = tuple(f"0000:{bus}:00.0" for bus in ("1b", "29", "45", "4e", "9a", "ab", "c9", "db"))
+SLOTS = evidence.SLOTS
 SLOW = SLOTS[5]
 DISK = "disk[/data].read"
 PENDING = msg("needs repeated runs over the trial days: one run cannot tell")
@@ -74,7 +75,7 @@ def _rate(slot: str, slow: bool, wave: int) -> Attempt:
                 "power_w": 452.0 if slow else 697.0,
                 "temp_c": 61 if slow else 68,
                 "throttle": {"sw_power_cap": 0.97 if slow else 0.0},
-                "foreign": {},
+                "foreign": {"cpu_percent": 0.4, "disk_mb_s": 1.2, "network_mb_s": 0.1},
             },
         )
         for v in (rng.gauss(centre, centre * 0.004) for _ in range(6))
@@ -107,12 +108,86 @@ def _disk_measurement(slow: bool) -> Measurement:
         void=Void("disturbed-by-own-work", msg("another program of yours was writing to {path}", path="/data")),
     )
     counted = Attempt(
-        tuple(Block(v * 1e9, samples=(v * 1e9,)) for v in values),
+        tuple(Block(v * 1e9, samples=_seconds(v * 1e9, slow)) for v in values),
         "standard",
         "2026-11-30T12:33:20Z",
         ("evidence/0031-fio-read",),
     )
     return Measurement(DISK, "B/s", "median of repetitions", (void, counted))
+
+
+def _seconds(rate: float, slow: bool) -> tuple[float, ...]:
+    """Sixty seconds of a disk; a slow one whose cache ends after 24 of them."""
+    rng = random.Random(rate)
+    start, end = (2.1, 0.93) if slow else (1.0, 1.0)
+    return tuple(rate * (start if i < 24 else end) * rng.uniform(0.97, 1.03) for i in range(60))
+
+
+def _pair_measurements(slow: bool) -> tuple[Measurement, ...]:
+    """Copies between all pairs; the slow card reaches half."""
+
+    def one(a: str, b: str) -> Measurement:
+        rng = random.Random(a + b)
+        centre = 171.0 if slow and SLOW in (a, b) else 372.0
+        blocks = tuple(Block(round(rng.gauss(centre, 1.5), 1)) for _ in range(6))
+        attempt = Attempt(blocks, "standard", "2026-11-30T12:36:00Z", ("evidence/0018-p2p",), correct=True)
+        return Measurement(f"p2p_bandwidth@{a}>{b}", "GB/s", STATISTIC, (attempt,), f"{a}>{b}")
+
+    return tuple(one(a, b) for a in SLOTS for b in SLOTS if a != b)
+
+
+def _allreduce_measurement() -> Measurement:
+    values = (476.1, 477.9, 475.2, 478.3, 477.0, 476.6)
+    attempt = Attempt(tuple(Block(v) for v in values), "standard", "2026-11-30T12:40:00Z", ("evidence/0020-allreduce",))
+    return Measurement("allreduce.busbw", "GB/s", STATISTIC, (attempt,))
+
+
+def _allreduce_finding() -> Finding:
+    return Finding(
+        id="allreduce.busbw",
+        clause="allreduce.busbw",
+        outcome="pass",
+        severity="breach",
+        promised=">= 360 GB/s",
+        measured=476.8,
+        unit="GB/s",
+        interval=(475.2, 478.3),
+        interval_rule=RULE,
+        limit=Limit(">=", 342.0, "GB/s", 0.05),
+        reason_code="kept",
+        reason=msg("kept"),
+        ref="Annex A 3.4",
+        measurements=("allreduce.busbw",),
+        depth="standard",
+        evidence=("evidence/0020-allreduce",),
+    )
+
+
+def _pair_findings(measurements: tuple[Measurement, ...]) -> tuple[Finding, ...]:
+    def one(m: Measurement) -> Finding:
+        values = sorted(b.value for b in m.attempts[0].blocks)
+        broken = values[0] < 313.5
+        return Finding(
+            id=m.key,
+            clause="p2p_bandwidth",
+            subject=m.subject,
+            outcome="fail" if broken else "pass",
+            severity="breach",
+            promised=">= 330 GB/s",
+            measured=round((values[2] + values[3]) / 2, 1),
+            unit="GB/s",
+            interval=(values[0], values[-1]),
+            interval_rule=RULE,
+            limit=Limit(">=", 313.5, "GB/s", 0.05),
+            reason_code="below-limit" if broken else "kept",
+            reason=msg("measured below the limit, twice") if broken else msg("kept"),
+            ref="Annex A 3.3",
+            measurements=(m.key,),
+            depth="standard",
+            evidence=("evidence/0018-p2p",),
+        )
+
+    return tuple(one(m) for m in measurements)
 
 
 def _gemm_findings(measurements: tuple[Measurement, ...]) -> tuple[Finding, ...]:
@@ -200,6 +275,8 @@ def _kept(slow: bool) -> tuple[Finding, ...]:
         _fact("gpu.ecc", "on", True),
         *pcie,
         *gemm,
+        *_pair_findings(_pair_measurements(slow)),
+        _allreduce_finding(),
         _disk_finding(_disk_measurement(slow), slow),
         _fact("cpu.vcpus", ">= 192", 192),
         _fact("memory.size", ">= 2 TB", 2.16, "TB"),
@@ -310,7 +387,7 @@ def _node(verdict: Literal["accepted", "rejected", "inconclusive"], findings: tu
         started_at=STARTED,
         finished_at="2026-11-30T12:49:40Z",
         contract_id="SD-2026-1130-07",
-        contract_sha256="4be1c3e0a1f0d6f1f4a3b8f9c1a07f5b0d6b3f1f2b3c4d5e6f708192a3b4c5d6",
+        contract_sha256=evidence.CONTRACT_SHA256,
         contract_header={
             "id": "SD-2026-1130-07",
             "vendor": "济南云算科技有限公司",
@@ -338,7 +415,9 @@ def _node(verdict: Literal["accepted", "rejected", "inconclusive"], findings: tu
         verdict=verdict,
         headline=headline(findings),
         findings=findings,
-        measurements=(*_gemm_measurements(slow), _disk_measurement(slow)),
+        measurements=(
+            *_gemm_measurements(slow), *_pair_measurements(slow), _allreduce_measurement(), _disk_measurement(slow),
+        ),
         steps=_steps(),
         profile="standard",
         terms=({"text": "故障 30 分钟响应, 4 小时修复", "check_by": "2026-12-20"},),
@@ -429,8 +508,9 @@ def _hostile() -> Run:
     )
 
 
-def write_evidence(folder: Path) -> None:
+def write_evidence(folder: Path, slow: bool = True) -> None:
     """A run folder's evidence beside :func:`sample_run`, hostile bytes included."""
+    evidence.write(folder, SLOTS.index(SLOW) if slow else -1)
     smi = "".join(f"GPU {i}: NVIDIA H100 80GB HBM3 (UUID: GPU-5f3c{i:04d})\n" for i in range(8))
     _probe(folder, "0001-dmesg", ["dmesg"], HOSTILE.encode() + b"\xff\xfe\n" + b"[  12.3] NVRM: Xid 79\n" * 900, b"", 1)
     _probe(folder, "0003-nvidia-smi", ["nvidia-smi", "-L"], smi.encode(), b"", 0)

@@ -22,6 +22,7 @@ from agent.report.looks import of_outcome, of_verdict
 from agent.report.rows import links
 from agent.report.to_csv import COLUMNS
 from agent.text import Text, msg
+from tests.report.evidence import CONTRACT_SHA256
 from tests.report.samples import CASES, HOSTILE, Case, sample_run
 
 XSD = xmlschema.XMLSchema(str(Path(__file__).parent / "junit.xsd"))
@@ -67,7 +68,7 @@ def test_txt_fits_a_ticket(case: Case, language: str) -> None:
     lines = text.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 160
-    assert "4be1c3e0" in text
+    assert CONTRACT_SHA256[:8] in text
 
 
 def test_txt_of_a_node_where_everything_is_broken() -> None:
@@ -119,7 +120,7 @@ def test_markdown_has_no_foreign_markup() -> None:
 def test_json_is_in_the_language_asked_for() -> None:
     data = json.loads(report.render(sample_run("rejected"), "json", None, "zh"))
     assert data["language"] == "zh"
-    assert data["headline"].startswith("23 项达标，3 项未达标")
+    assert data["headline"].startswith("66 项达标，17 项未达标")
 
 
 @pytest.mark.parametrize(

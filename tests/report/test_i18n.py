@@ -83,7 +83,11 @@ def test_translations_are_chinese() -> None:
         if m.id and m.string and _WORD.search(re.sub(r"\{[^}]*\}", "", str(m.id))) and str(m.id) not in _SAME
     }
     # What has no word of English prose but only names and arguments may stay as it is.
-    plain = {k: v for k, v in plain.items() if not re.fullmatch(r"(\W|\{\w+\}|ping|torch|CUDA|cuBLAS|NVML|nvidia-smi|MiB|Xid)+", k)}
+    plain = {
+        k: v
+        for k, v in plain.items()
+        if not re.fullmatch(r"(\W|\{\w+\}|ping|torch|CUDA|cuBLAS|NVML|nvidia-smi|MiB|Xid)+", k)
+    }
     assert [k for k, v in plain.items() if not _CHINESE.search(v)] == []
 
 

@@ -69,7 +69,9 @@ def test_a_hostile_run_comes_back_too() -> None:
 
 def test_ids_of_measurements() -> None:
     data = to_json(sample_run("rejected"))
-    assert [m["id"] for m in data["measurements"]] == [*(f"gemm.bf16/{n}" for n in range(1, 9)), "disk[/data].read/1"]
+    pairs = [f"p2p_bandwidth/{n}" for n in range(1, 57)]
+    expected = [*(f"gemm.bf16/{n}" for n in range(1, 9)), *pairs, "allreduce.busbw/1", "disk[/data].read/1"]
+    assert [m["id"] for m in data["measurements"]] == expected
     cited = {f["id"]: f["measurement_ids"] for f in data["findings"]}
     assert cited[f"gemm.bf16@{SLOTS[2]}"] == ["gemm.bf16/3"]
     assert data["measurements"][5]["value"] == pytest.approx(512.4, rel=0.02)
