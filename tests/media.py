@@ -63,6 +63,7 @@ def disk(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="accdisk-", dir=where or VAR)))
         image, point = folder / "image", folder / "disk"
+        folder.chmod(0o755)
         point.mkdir()
         with image.open("wb") as out:
             out.truncate(size)

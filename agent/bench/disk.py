@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 from agent.bench import disk_files, disk_random, disk_sequential, disk_sustained
-from agent.bench.disk_rig import FILE_BYTES, LAYOUT_S, Measure, Rig, prepare, repetitions
+from agent.bench.disk_rig import FILE_BYTES, LAYOUT_S, UNKNOWN_GROUND, Ground, Measure, Rig, prepare, repetitions
 from agent.bench.step import Cost, Look, Step
 from agent.host import Host
 from agent.model import Depth, Result
@@ -71,14 +71,14 @@ MEASURED = frozenset(n for t in TASKS for n in t.names)
 _READS_ONLY = frozenset({"read", "read_iops", "read_p99"})
 
 
-def step(path: str, keys: Mapping[str, str]) -> Step:
+def step(path: str, keys: Mapping[str, str], ground: Ground = UNKNOWN_GROUND) -> Step:
     """The step for one path; ``keys`` maps clause names (see :data:`MEASURED`) to measurement keys."""
     return Step(
         name=f"disk[{path}]",
         keys=tuple(keys.values()),
         load="disk",
         cost=lambda depth: _cost(keys, depth),
-        execute=lambda host, look: _execute(host, look, path, keys),
+        execute=lambda host, look: _execute(host, look, path, keys, ground),
         settle_s=5.0,
     )
 
@@ -100,14 +100,14 @@ def _needs_layout(keys: Mapping[str, str]) -> bool:
     return "write" not in keys and any(n in keys for t in TASKS if t.reads_file for n in t.names)
 
 
-def _execute(host: Host, look: Look, path: str, keys: Mapping[str, str]) -> Mapping[str, Result]:
+def _execute(host: Host, look: Look, path: str, keys: Mapping[str, str], ground: Ground) -> Mapping[str, Result]:
     wanted = {name: key for name, key in keys.items() if look.wants(key)}
     probe = f"disk[{path}].{look.number}"
     scratch = host.scratch(f"{probe}.scratch", path)
     if isinstance(scratch, Missing):
         return dict.fromkeys(wanted.values(), scratch)
     try:
-        rig = prepare(host, look, probe, scratch)
+        rig = prepare(host, look, probe, scratch, ground)
         if isinstance(rig, Missing):
             return dict.fromkeys(wanted.values(), rig)
         unlaid = disk_sequential.lay_out(rig) if _needs_layout(wanted) else None

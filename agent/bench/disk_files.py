@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Union
 
 from agent import probes
-from agent.bench.disk_rig import GIB, Rig, taken
+from agent.bench.disk_rig import CACHED, GIB, Rig, taken
 from agent.host import Ran
 from agent.model import Block, Depth, Result, Taken, Void
 from agent.quantity import format_quantity
@@ -20,6 +20,7 @@ SMALL_FILES: Mapping[Depth, int] = {"quick": 500, "standard": 4000, "deeper": 80
 SMALL_BYTES = 16 << 10
 READERS = 16
 TIMEOUT_S = 180.0
+RESIDENT = 0.02  # of the pages that may be left in memory
 CPU_BOUND = 0.9  # the reader's own CPU share from which on it, not the disk, sets the pace
 
 
@@ -38,6 +39,7 @@ def small_files(rig: Rig, wanted: Mapping[str, str]) -> Mapping[str, Result]:
 def _repeat(rig: Rig, what: str, arguments: list[str], unit: str) -> Result:
     blocks: list[Block] = []
     runs: list[Ran] = []
+    before = rig.begin(what)
     for number in range(1, rig.repetitions + 1):
         argv = [what, rig.scratch.path, *arguments]
         ran = probes.ask(rig.host, f"{rig.probe}.{what}.{number}", "files_probe", argv, TIMEOUT_S)
@@ -46,8 +48,13 @@ def _repeat(rig: Rig, what: str, arguments: list[str], unit: str) -> Result:
         if isinstance(found, Missing):
             return found
         blocks.append(_block(what, found))
-    result = taken(rig, blocks, runs, unit, notes=_notes(what, blocks))
-    return _weakened(result) if what == "small" else _strong(result)
+    window = rig.since(what, before)
+    rig = replace(rig, engine="")  # fio's engine and its weakness are not of this measurement
+    if what == "checkpoint":
+        return taken(rig, blocks, runs, unit, window, notes=_notes(what, blocks), journal=True)
+    read = sum(float(b.conditions["files"] * b.conditions["bytes_each"]) for b in blocks)
+    result = taken(rig, blocks, runs, unit, window, notes=_notes(what, blocks), read=read, journal=True)
+    return _cached(_weakened(result))
 
 
 def _parsed(ran: Ran) -> Union[dict[str, Any], Missing]:
@@ -89,10 +96,16 @@ def _notes(what: str, blocks: list[Block]) -> tuple[Text, ...]:
 def _weakened(result: Taken) -> Taken:
     """A reader that keeps a core busy measures itself: it may keep the promise but not break it."""
     busy = any(b.conditions["cpu_s"] >= CPU_BOUND * b.conditions["seconds"] for b in result.attempt.blocks)
-    weak = Void("tool-too-weak", msg("our reader was limited by one CPU core, not by the disk")) if busy else None
+    if not busy:
+        return result
+    weak = Void("tool-too-weak", msg("our reader was limited by one CPU core, not by the disk"))
     return replace(result, attempt=replace(result.attempt, weak=weak))
 
 
-def _strong(result: Taken) -> Taken:
-    """The checkpoint does not go through fio's engine: its weakness is not this measurement's."""
-    return replace(result, attempt=replace(result.attempt, weak=None))
+def _cached(result: Taken) -> Taken:
+    """What is still in the page cache when the reading begins is not read from the disk."""
+    kept = max(float(b.conditions["resident_share"]) for b in result.attempt.blocks)
+    if kept <= RESIDENT or result.attempt.void is not None:
+        return result
+    text = msg("{share} of the files stayed in the page cache: reading them says nothing", share=f"{100 * kept:.0f} %")
+    return replace(result, attempt=replace(result.attempt, void=Void(CACHED, text)))

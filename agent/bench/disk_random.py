@@ -6,11 +6,13 @@ One run gives both numbers of a direction. Each percentile is of one repetition,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Optional
 
 from agent.bench.disk_rig import GIB, Rig, read_job, taken
+from agent.bench.neighbours import Between
 from agent.host import Ran
 from agent.model import Block, Depth, Result
-from agent.reading import Missing
+from agent.reading import Missing, Reading
 from agent.text import Text, msg
 from agent.tools.fio import Direction
 
@@ -35,6 +37,7 @@ def measure(rig: Rig, wanted: Mapping[str, str]) -> Mapping[str, Result]:
 def _direction(rig: Rig, direction: str, keys: Mapping[str, str]) -> Mapping[str, Result]:
     parts: list[Direction] = []
     runs: list[Ran] = []
+    before = rig.begin(f"rand{direction}")
     for number in range(1, rig.repetitions + 1):
         ran = _job(rig, direction, number)
         part, missing = read_job(ran, direction)
@@ -42,30 +45,46 @@ def _direction(rig: Rig, direction: str, keys: Mapping[str, str]) -> Mapping[str
             return dict.fromkeys(keys.values(), missing or Missing("failed", msg("no number"), ran.cited))
         parts.append(part)
         runs.append(ran)
+    window = rig.since(f"rand{direction}", before)
+    read = sum((p.bytes_per_s or 0.0) * (p.seconds or 0.0) for p in parts) if direction == "read" else None
     results: dict[str, Result] = {}
     iops, p99 = DIRECTIONS[direction]
     note = (msg("4 KiB, {jobs} threads with {depth} requests each in flight", jobs=JOBS, depth=DEPTH_EACH),)
     if iops in keys:
-        results[keys[iops]] = _iops(rig, parts, runs, note)
+        results[keys[iops]] = _iops(rig, parts, runs, window, note, read)
     if p99 in keys:
-        results[keys[p99]] = _p99(rig, parts, runs, note)
+        results[keys[p99]] = _p99(rig, parts, runs, window, note, read)
     return results
 
 
-def _iops(rig: Rig, parts: list[Direction], runs: list[Ran], note: tuple[Text, ...]) -> Result:
+def _iops(
+    rig: Rig,
+    parts: list[Direction],
+    runs: list[Ran],
+    window: Reading[Between],
+    note: tuple[Text, ...],
+    read: Optional[float],
+) -> Result:
     known = [p.iops for p in parts if p.iops is not None]
     if len(known) < len(parts):
         return Missing("unparsable", msg("fio reports no IOPS"), runs[0].cited)
     blocks = [Block(v, conditions=_conditions(p)) for v, p in zip(known, parts)]
-    return taken(rig, blocks, runs, "/s", notes=note)
+    return taken(rig, blocks, runs, "/s", window, notes=note, read=read)
 
 
-def _p99(rig: Rig, parts: list[Direction], runs: list[Ran], note: tuple[Text, ...]) -> Result:
+def _p99(
+    rig: Rig,
+    parts: list[Direction],
+    runs: list[Ran],
+    window: Reading[Between],
+    note: tuple[Text, ...],
+    read: Optional[float],
+) -> Result:
     known = [p.lat_ns_p99 for p in parts if p.lat_ns_p99 is not None]
     if len(known) < len(parts):
         return Missing("unparsable", msg("fio reports no 99th percentile"), runs[0].cited)
     blocks = [Block(v / 1e6, conditions=_conditions(p)) for v, p in zip(known, parts)]
-    return taken(rig, blocks, runs, "ms", "percentile per repetition", note)
+    return taken(rig, blocks, runs, "ms", window, statistic="percentile per repetition", notes=note, read=read)
 
 
 def _conditions(part: Direction) -> dict[str, object]:

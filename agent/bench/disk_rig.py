@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Optional, Union
 
 from agent import stats
+from agent.bench import neighbours
+from agent.bench.neighbours import Between, Counters
 from agent.bench.step import Look
 from agent.host import TEST_FILE, Host, Ran, Scratch
 from agent.model import Attempt, Block, Depth, Result, Statistic, Taken, Void
 from agent.quantity import format_quantity
-from agent.reading import Missing
+from agent.reading import Known, Missing, Reading
 from agent.text import Text, msg
 from agent.tools import ParseError, fio
 
@@ -30,6 +32,27 @@ FILE_BYTES: Mapping[Depth, int] = {"quick": 2 * GIB, "standard": FILE_MAX, "deep
 _DIRECT_GRANT = msg("name a path on a file system that supports O_DIRECT: buffered I/O would measure memory")
 
 
+# These take O_DIRECT and read through a cache all the same (OpenZFS before 2.3; FUSE leaves it to its daemon).
+_IGNORE_DIRECT = ("zfs", "fuse")
+CACHED = "page-cache"
+FROM_DISK = 0.5  # of what was read at least, or it was read from memory
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What lies under a path as far as the facts tell: the device whose counters tell of it, the file system.
+
+    ``remote``: what is read comes over the network, so no disk of this machine counts it.
+    """
+
+    device: Optional[str] = None
+    fstype: str = ""
+    remote: bool = False
+
+
+UNKNOWN_GROUND = Ground()
+
+
 @dataclass(frozen=True)
 class Rig:
     """One execution at one path. ``engine`` is one of ENGINES, or ``dd`` where there is no fio."""
@@ -40,7 +63,17 @@ class Rig:
     scratch: Scratch
     engine: str
     file_bytes: int
+    ground: Ground = UNKNOWN_GROUND
     notes: tuple[Text, ...] = ()
+
+    def begin(self, name: str) -> Reading[Counters]:
+        """What the machine has moved so far, before the runs of one kind."""
+        return neighbours.look(self.host, f"{self.probe}.{name}.neighbours.before")
+
+    def since(self, name: str, before: Reading[Counters]) -> Reading[Between]:
+        """What it has moved meanwhile, after them."""
+        after = neighbours.look(self.host, f"{self.probe}.{name}.neighbours.after")
+        return neighbours.between(before, after)
 
     @property
     def file(self) -> str:
@@ -77,7 +110,7 @@ def repetitions(depth: Depth) -> int:
     return stats.REPETITIONS_DEEPER if depth == "deeper" else stats.REPETITIONS
 
 
-def prepare(host: Host, look: Look, probe: str, scratch: Scratch) -> Union[Rig, Missing]:
+def prepare(host: Host, look: Look, probe: str, scratch: Scratch, ground: Ground) -> Union[Rig, Missing]:
     """Sizes and engine for one execution, or why nothing can be measured here."""
     size = min(FILE_BYTES[look.depth], int(scratch.free * FREE_SHARE)) // MIB * MIB
     if size < FILE_MIN:
@@ -88,7 +121,7 @@ def prepare(host: Host, look: Look, probe: str, scratch: Scratch) -> Union[Rig, 
             (scratch.evidence,),
             msg("free at least 128 MiB on the path"),
         )
-    return _with_engine(Rig(host, look, probe, scratch, "", size))
+    return _with_engine(Rig(host, look, probe, scratch, "", size, ground))
 
 
 def _with_engine(rig: Rig) -> Union[Rig, Missing]:
@@ -188,10 +221,18 @@ def taken(
     blocks: Sequence[Block],
     runs: Sequence[Ran],
     unit: str,
+    window: Reading[Between],
+    *,
     statistic: Statistic = "median of repetitions",
     notes: Sequence[Text] = (),
+    read: Optional[float] = None,
+    journal: bool = False,
 ) -> Taken:
-    """One attempt of this rig."""
+    """One attempt of this rig, with what others did meanwhile.
+
+    ``read``: bytes that the runs say they read, where the number is one of reading: it is void unless a disk read
+    them. ``journal``: see :func:`agent.bench.neighbours.on_disk`.
+    """
     attempt = Attempt(
         blocks=tuple(blocks),
         depth=rig.look.depth,
@@ -200,8 +241,25 @@ def taken(
         weak=rig.weak,
         notes=(*rig.notes, *notes),
         reproduce=runs[0].argv,
+        void=None if read is None else _from_memory(rig.ground, window, read),
     )
-    return Taken(attempt, unit, statistic)
+    return Taken(neighbours.told(attempt, neighbours.on_disk(window, rig.ground.device, journal)), unit, statistic)
+
+
+def _from_memory(ground: Ground, window: Reading[Between], read: float) -> Optional[Void]:
+    """Why what was read did not come from a disk, as far as the kernel's counters tell."""
+    if ground.remote:
+        return None
+    moved = window.value.on(ground.device) if isinstance(window, Known) else None
+    if moved is None:
+        if not ground.fstype.startswith(_IGNORE_DIRECT):
+            return None
+        text = msg("{fs} reads through a cache, and no counter shows whether a disk was read", fs=ground.fstype)
+        return Void(CACHED, text)
+    if moved[0] >= FROM_DISK * read:
+        return None
+    sizes = {"read": format_quantity(read, "B"), "disk": format_quantity(float(moved[0]), "B")}
+    return Void(CACHED, msg("of {read} that were read the disk delivered {disk}: the rest came from memory", **sizes))
 
 
 # What one kind of measurement does with a rig: a result for each of the keys it was given.

@@ -37,6 +37,7 @@ def lay_out(rig: Rig) -> Optional[Missing]:
 def _attempt(rig: Rig, direction: str) -> Result:
     blocks: list[Block] = []
     runs: list[Ran] = []
+    before = rig.begin(direction)
     for number in range(1, rig.repetitions + 1):
         ran = (_write if direction == "write" else _read)(rig, f"{direction}.{number}")
         runs.append(ran)
@@ -44,7 +45,9 @@ def _attempt(rig: Rig, direction: str) -> Result:
         if isinstance(block, Missing):
             return block
         blocks.append(block)
-    return taken(rig, blocks, runs, "B/s", notes=(*_cap(rig, direction), *falls(blocks)))
+    window = rig.since(direction, before)
+    read = sum(b.conditions["bytes"] for b in blocks) if direction == "read" else None
+    return taken(rig, blocks, runs, "B/s", window, notes=(*_cap(rig, direction), *falls(blocks)), read=read)
 
 
 def _cap(rig: Rig, direction: str) -> tuple[Text, ...]:

@@ -28,6 +28,7 @@ def measure(rig: Rig, wanted: Mapping[str, str]) -> Mapping[str, Result]:
     if rig.engine == "dd":
         return {key: Missing("no-tool", msg("fio is not installed"), (), msg("install fio"))}
     seconds, cap = SECONDS[rig.look.depth], WRITE_CAP[rig.look.depth]
+    before = rig.begin("sustained")
     ran = rig.fio(
         "sustained",
         seconds,
@@ -48,7 +49,7 @@ def measure(rig: Rig, wanted: Mapping[str, str]) -> Mapping[str, Result]:
         return {key: Missing("left-out", text, ran.cited)}
     blocks = [Block(100 * share, samples=(), conditions={"tool": "fio"}) for share in shares(series)]
     blocks[0] = Block(blocks[0].value, samples=series, conditions={"tool": "fio", "series": "B/s"})
-    return {key: taken(rig, blocks, [ran], "%", notes=_words(series, cap))}
+    return {key: taken(rig, blocks, [ran], "%", rig.since("sustained", before), notes=_words(series, cap))}
 
 
 def shares(series: tuple[float, ...]) -> list[float]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from agent.bench import disk as bench
+from agent.bench.disk_rig import Ground
 from agent.bench.step import Step
 from agent.checks._api import Case
 from agent.checks._disk_facts import FACT_JUDGES
@@ -61,7 +62,18 @@ def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
     for path in paths:
         keys = {c.name: c.key for c in clauses if c.settings["path"] == path and c.name in bench.MEASURED}
         if keys and _in_memory(case, path) is None:
-            yield bench.step(path, keys)
+            yield bench.step(path, keys, _ground(_facts(case, path)))
+
+
+def _ground(facts: DiskFacts) -> Ground:
+    """One whole device where there is only one: its other partitions disturb as well."""
+    media = facts.media.value if isinstance(facts.media, Known) else ()
+    device = facts.device.value if isinstance(facts.device, Known) else None
+    return Ground(
+        device=media[0].name if len(media) == 1 else device,
+        fstype=facts.fstype.value if isinstance(facts.fstype, Known) else "",
+        remote=isinstance(facts.kind, Known) and facts.kind.value == "network",
+    )
 
 
 def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:

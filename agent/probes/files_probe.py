@@ -8,7 +8,9 @@ Prints one JSON object. Standard library only; writes only below DIR, in files n
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
 import os
 import random
 import sys
@@ -52,6 +54,24 @@ def checkpoint(folder: str, size: int) -> dict[str, Any]:
     }
 
 
+def resident_share(paths: list[str]) -> float:
+    """Share of the files' pages that lie in the page cache (mincore(2))."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    inside = pages = 0
+    for path in paths:
+        with open(path, "r+b") as source, mmap.mmap(source.fileno(), 0) as view:
+            count = -(-len(view) // mmap.PAGESIZE)
+            found = (ctypes.c_ubyte * count)()
+            start = ctypes.c_char.from_buffer(view)
+            failed = libc.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(len(view)), found)
+            del start  # the view cannot be closed while something points into it
+            if failed:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            inside += sum(page & 1 for page in found)
+            pages += count
+    return inside / pages
+
+
 def small(folder: str, files: int, size: int, readers: int) -> dict[str, Any]:
     """Write the files once, drop their pages, then read all of them in random order with several readers."""
     paths = [os.path.join(folder, f"small-{number:06d}.dat") for number in range(files)]
@@ -62,6 +82,7 @@ def small(folder: str, files: int, size: int, readers: int) -> dict[str, Any]:
                 out.write(data)
                 os.fdatasync(out.fileno())
                 os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        resident = resident_share(paths)
         order = list(paths)
         random.shuffle(order)
         wrong: list[str] = []
@@ -90,7 +111,14 @@ def small(folder: str, files: int, size: int, readers: int) -> dict[str, Any]:
                 os.unlink(path)
             except FileNotFoundError:
                 continue
-    return {"files": files, "bytes_each": size, "seconds": seconds, "cpu_s": cpu_s, "wrong": len(wrong)}
+    return {
+        "files": files,
+        "bytes_each": size,
+        "resident_share": resident,
+        "seconds": seconds,
+        "cpu_s": cpu_s,
+        "wrong": len(wrong),
+    }
 
 
 def main(arguments: list[str]) -> None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from agent.bench import disk_files, disk_random, disk_rig, disk_sequential
+from agent.bench.disk import step as disk_step
+from agent.bench.disk_rig import Ground
+from agent.bench.step import Look
 from agent.checks import disk
 from agent.evidence import Store
 from agent.host import LiveHost, Scratch
-from agent.model import Depth, Finding
+from agent.model import Depth, Finding, Taken
+from agent.probes import files_probe
 from tests import media
 from tests.bench.driven import clause, judged
 from tests.media import MIB, Disk
@@ -180,3 +189,79 @@ def test_a_file_that_somebody_put_between_ours_stays(slow: Disk, tmp_path: Path)
     host.clear(scratch)
     assert theirs.read_text() == "not ours"
     shutil.rmtree(scratch.path)
+
+
+@contextmanager
+def reading(path: Path, uid: int) -> Iterator[None]:
+    """Somebody reads a file over and over, past the page cache."""
+    data = path / "theirs" / "big"
+    data.write_bytes(os.urandom(16 * MIB))
+    data.chmod(0o644)
+    job = ["--rw=read", "--bs=1M", "--iodepth=32", "--ioengine=libaio", "--direct=1", "--time_based", "--runtime=300"]
+    switch = ["setpriv", f"--reuid={uid}", "--clear-groups"] if uid else []
+    argv = [*switch, "fio", "--name=busy", f"--filename={data}", "--thread", "--output=/dev/null", *job]
+    with subprocess.Popen(argv, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True) as other:
+        try:
+            yield
+        finally:
+            os.killpg(other.pid, signal.SIGKILL)
+            other.wait(10)
+            data.unlink()
+
+
+def test_own_work_on_the_disk_does_not_convict_and_a_strangers_is_named(
+    slow: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_rig, "FILE_BYTES", dict.fromkeys(ALL_DEPTHS, 64 * MIB))
+    attempts = []
+    for uid in (0, 65534):
+        step = disk_step(str(slow.path), {"read": "read"}, Ground(Path(slow.device).name, "ext4"))
+        with reading(slow.path, uid):
+            taken = step.execute(Host(Store(tmp_path / str(uid))), Look())["read"]
+        assert isinstance(taken, Taken), taken
+        attempts.append(taken.attempt)
+    own, foreign = attempts
+    assert own.weak is not None
+    assert own.weak.code == "disturbed"
+    assert "fio (" in str(own.weak.text)
+    assert foreign.weak is None
+    assert [n for n in foreign.notes if "fio (" in str(n) and "beside us" in str(n)], foreign.notes
+    for attempt in attempts:
+        assert attempt.void is None
+        assert attempt.blocks[0].conditions["foreign"]["disk_bytes_per_s"] > 5e6
+
+
+def test_what_comes_from_the_page_cache_does_not_pass(
+    slow: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system that takes O_DIRECT and caches all the same, played by a fio that drops the flag."""
+    (tmp_path / "bin").mkdir()
+    fio = tmp_path / "bin" / "fio"
+    fio.write_text(f"""#!/bin/sh
+for a; do shift; case "$a" in --direct=1) a=--direct=0;; --ioengine=*) a=--ioengine=psync;; esac; set -- "$@" "$a"; done
+exec {shutil.which("fio")} --invalidate=0 "$@"
+""")
+    fio.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fio.parent}:{os.environ['PATH']}")
+    found = looked(tmp_path / "run", slow.path, read=">= 1 MB/s", read_iops=">= 1 /s")
+    for finding in found.values():
+        assert (finding.outcome, finding.reason_code) == ("inconclusive", "page-cache"), finding
+        assert "memory" in str(finding.reason)
+
+
+def test_files_that_stay_in_the_page_cache_do_not_pass(slow: Disk, tmp_path: Path) -> None:
+    kept = looked(tmp_path / "kept", slow.path, small_files=">= 1 /s")["small_files"]
+    assert kept.outcome == "pass"
+    source = Path(files_probe.__file__).read_text()
+    cached = source.replace("os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)", "pass")
+    assert cached != source
+    folder = tmp_path / "files"
+    folder.mkdir()
+    script = tmp_path / "cached.py"
+    script.write_text(cached)
+    shares = []
+    for which in (files_probe.__file__, str(script)):
+        command = [sys.executable, which, "small", str(slow.path), "20", "16384", "4"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        shares.append(json.loads(done.stdout)["resident_share"])
+    assert shares == [0.0, 1.0]

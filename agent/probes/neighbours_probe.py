@@ -1,0 +1,108 @@
+"""What this machine's disks, interfaces, CPUs and processes have done so far. Usage: neighbours_probe.py
+
+Prints one JSON object: ``at_s`` (monotonic clock), ``disks`` (name → bytes read and written, of every device and
+partition), ``physical`` (names of the devices that are no partition and made of no other), ``net`` (name → bytes
+received and sent), ``cpu`` (ticks stolen, ticks in all), ``agent`` (bytes that the process which started this one,
+with its ended children, read from and wrote to storage), ``uid``, and ``processes``: the others whose I/O this user
+may see, each with pid, start time, name, uid, whether it is a service of the system, and bytes read and written.
+What cannot be read is null.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from typing import Any, Optional
+
+SECTOR = 512  # of /proc/diskstats, whatever the device's own is
+
+
+def text_of(path: str) -> Optional[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as source:
+            return source.read()
+    except OSError:
+        return None
+
+
+def disks() -> Optional[dict[str, list[int]]]:
+    text = text_of("/proc/diskstats")
+    if text is None:
+        return None
+    rows = [line.split() for line in text.splitlines()]
+    return {row[2]: [int(row[5]) * SECTOR, int(row[9]) * SECTOR] for row in rows if len(row) > 9}
+
+
+def physical() -> list[str]:
+    """Whole devices with hardware behind them: loop, device mapper and RAID pass on what these do."""
+    try:
+        names = os.listdir("/sys/block")
+    except OSError:
+        return []
+    return sorted(name for name in names if os.path.exists(f"/sys/block/{name}/device"))
+
+
+def net() -> Optional[dict[str, list[int]]]:
+    text = text_of("/proc/net/dev")
+    if text is None:
+        return None
+    found = {}
+    for line in text.splitlines():
+        name, colon, rest = line.partition(":")
+        numbers = rest.split()
+        if colon and len(numbers) > 8:
+            found[name.strip()] = [int(numbers[0]), int(numbers[8])]
+    return found
+
+
+def cpu() -> Optional[list[int]]:
+    """Guest time, the ninth and tenth number, is part of the first two."""
+    numbers = [int(n) for n in (text_of("/proc/stat") or "").partition("\n")[0].split()[1:9]]
+    return [numbers[7], sum(numbers)] if len(numbers) == 8 else None
+
+
+def moved(pid: object) -> Optional[list[int]]:
+    """Bytes that a process and its ended children had storage read and write (proc_pid_io(5))."""
+    found = dict(re.findall(r"^(\w+): (\d+)$", text_of(f"/proc/{pid}/io") or "", re.MULTILINE))
+    if "read_bytes" not in found or "write_bytes" not in found:
+        return None
+    return [int(found["read_bytes"]), int(found["write_bytes"])]
+
+
+def processes(agent: int) -> list[list[Any]]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) in (agent, os.getpid()):
+            continue
+        io = moved(entry)
+        stat = text_of(f"/proc/{entry}/stat")
+        if io is None or not any(io) or stat is None:
+            continue
+        name, _, fields = stat.partition("(")[2].rpartition(")")
+        uid = re.search(r"^Uid:\s+(\d+)", text_of(f"/proc/{entry}/status") or "", re.MULTILINE)
+        groups = text_of(f"/proc/{entry}/cgroup") or ""
+        service = bool(re.search(r"/system\.slice/|/init\.scope", groups)) or entry == "1"
+        started = int(fields.split()[19])
+        found.append([int(entry), started, name, int(uid[1]) if uid else None, service, *io])
+    return found
+
+
+def main() -> None:
+    agent = os.getppid()
+    answer = {
+        "at_s": time.monotonic(),
+        "disks": disks(),
+        "physical": physical(),
+        "net": net(),
+        "cpu": cpu(),
+        "agent": moved(agent),
+        "uid": os.getuid(),
+        "processes": processes(agent),
+    }
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
