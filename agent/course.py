@@ -90,6 +90,8 @@ class Course:
         names: set[str] = set(ALWAYS_FACTS)
         for module in self._asked_modules():
             names.update(getattr(module, "FACTS", ()))
+        for clause in self.selection.asked:
+            names.update(getattr(self.families[clause.family], "FACTS_OF", {}).get(clause.name, ()))
         paths = [str(c.settings["path"]) for c in self.selection.asked if "path" in c.settings]
         delivered = [str(c.settings["python_path"]) for c in self.selection.asked if "python_path" in c.settings]
         python = self.options.python or next(iter(delivered), None)

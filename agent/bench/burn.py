@@ -311,7 +311,7 @@ def _causes(one: Burned, card: Watched) -> tuple[Text, ...]:
     """Every cause with its share of the time, the normal ones too."""
     first, last = one.one.stretches[0].started_at, one.one.stretches[-1].ended_at
     reasons = card.reasons(card.span(first, last)) or [0]
-    found = ", ".join(f"{name} {100 * share:.2g} %" for name, share in shares(reasons).items())
+    found = ", ".join(f"{name} {100 * share:.3g} %" for name, share in shares(reasons).items())
     notes = [msg("clocks held down by: {causes}", causes=found or "–")]
     if card.capped:
         gpu = card.telemetry.gpus[card.card]

@@ -4,6 +4,7 @@ A module ``agent/checks/<family>.py`` is named like its key in the contract and 
 
 * ``GRAMMAR``: the :class:`agent.grammar.Section` of the family;
 * ``FACTS``: names of the modules in ``agent.facts`` whose readings it judges;
+* ``FACTS_OF``: further ones by clause name, read only where that clause is asked;
 * ``steps(clauses, case)``: the measurements it needs, built from ``agent.bench``;
 * ``judge(clauses, case)``: findings, a pure function;
 * ``NEEDS_ROOT`` and ``HIDDEN`` (access kind → …): clause names that only root can see, or that a container or a

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Optional
 
 from agent.catalogue import Model
-from agent.checks._gpu_cards import Card, needs_load
+from agent.checks._api import Case
+from agent.checks._clocks_under_load import judge_clocks_under_load
+from agent.checks._gpu_cards import Card, each, needs_load
 from agent.checks._judge import fact, finding, unreadable
 from agent.model import Clause, Finding, Limit, Origin
 from agent.reading import Known, Missing
@@ -72,7 +75,12 @@ def low_default(card: Card) -> Optional[tuple[Known[float], Model, Text]]:
     return default, model, msg("a board variant, or a VBIOS that somebody changed")
 
 
-def judge_clocks(clause: Clause, card: Card) -> Finding:
+def judge_clocks(clause: Clause, case: Case) -> Iterator[Finding]:
+    """Every card that answers."""
+    yield from each(clause, case, lambda asked, card: clocks(asked, card, case))
+
+
+def clocks(clause: Clause, card: Card, case: Case) -> Finding:
     """Clocks set below their default are a fact; that nothing holds them down shows only under load."""
     set_to, default = card.read("app_clock_sm_mhz"), card.read("app_clock_sm_default_mhz")
     notes = _clocks(card)
@@ -104,6 +112,9 @@ def judge_clocks(clause: Clause, card: Card) -> Finding:
         return finding(clause, "fail", "held-down", reason, **fields)
     if throttle.value & APPLICATION_CLOCKS:
         notes = (msg("the driver says that clocks are held by a setting right now"), *notes)
+    under_load = judge_clocks_under_load(clause, case, card.slot, notes)
+    if under_load is not None:
+        return under_load
     reason = msg("whether something holds the clocks down shows only under load")
     return needs_load(clause, card, reason, evidence=throttle.evidence, notes=notes)
 

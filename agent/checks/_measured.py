@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Optional
 
+from agent.bench.burn import dtype_for
 from agent.bench.gemm import WRONG
 from agent.catalogue import Model
 from agent.checks._api import Case
@@ -23,6 +24,12 @@ def models(case: Case) -> Mapping[str, tuple[Model, ...]]:
     if "gpus" not in case.facts:
         return {}
     return {card.slot: card.identity.models for card in all_cards(case)}
+
+
+def load_dtype(case: Case) -> str:
+    """The type of number for a load on all GPUs at once: what the weakest of them has units for."""
+    known = [m.compute_capability for each in models(case).values() for m in each]
+    return dtype_for(min(known, key=lambda c: tuple(int(n) for n in c.split(".")), default=None))
 
 
 def catalogue_limit(clause: Clause, cards: tuple[Model, ...], key: str, count: int = 1, by: str = "") -> Limit:
@@ -92,7 +99,7 @@ def throttle_causes(attempt: Attempt) -> str:
     names = {name for row in rows for name in row if name != "idle"}
     means = {name: sum(row.get(name, 0.0) for row in rows) / len(attempt.blocks) for name in names}
     ordered = sorted(means.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {100 * share:.2g} %" for name, share in ordered)
+    return ", ".join(f"{name} {100 * share:.3g} %" for name, share in ordered)
 
 
 def wrong_result(found: Finding, case: Case) -> Finding:

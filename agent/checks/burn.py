@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Optional
 
-from agent.bench.burn import DURATION_S, BurnStep, dtype_for
+from agent.bench.burn import DURATION_S, BurnStep
 from agent.bench.step import Step
 from agent.checks._api import Case
 from agent.checks._judge import REASONS, fact, limit_of, rate, unreadable
-from agent.checks._measured import models, subjects, throttle_causes, wrong_result
+from agent.checks._measured import load_dtype, subjects, throttle_causes, wrong_result
 from agent.grammar import Section, duration, percent, temperature
 from agent.model import Clause, Finding, Measurement
 from agent.reading import Known, Missing
@@ -34,14 +34,11 @@ def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
     """One load for all clauses."""
     if "pythons" not in case.facts or not clauses:
         return
-    # Every GPU runs the same work, so the weakest of them decides the type of number.
-    known = [m.compute_capability for each in models(case).values() for m in each]
-    weakest = min(known, key=lambda c: tuple(int(n) for n in c.split(".")), default=None)
     yield BurnStep(
         case.facts["pythons"].chosen,
         metrics=tuple(dict.fromkeys(c.name for c in clauses)),
         duration_s=float(clauses[0].settings.get("duration", DURATION_S)),
-        dtype=dtype_for(weakest),
+        dtype=load_dtype(case),
     ).step()
 
 

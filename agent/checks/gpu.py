@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from agent.bench.clocks import ClocksStep
 from agent.bench.step import Step
 from agent.checks._api import Case
 from agent.checks._device_memory import pcie_step
@@ -17,6 +18,7 @@ from agent.checks._gpu_sharing import judge_whole
 from agent.checks._gpu_state import judge_ecc, judge_mig, judge_p2p
 from agent.checks._gpu_wear import judge_condition
 from agent.checks._judge import unsupported
+from agent.checks._measured import load_dtype
 from agent.grammar import Section, count, flag, link, model_name, one_of, power, rate, size, version
 from agent.model import Clause, Finding
 from agent.text import msg
@@ -44,6 +46,7 @@ GRAMMAR = Section(
 FACTS = ("gpus", "gpu_share", "kernel_log", "processes", "topology")
 _LOG = msg("root, or the output of dmesg from the vendor's root: the kernel log holds the cards' faults")
 _GUEST = msg("lspci -vv of the host: a guest sees the hypervisor's slots, not the machine's")
+FACTS_OF = {"clocks": ("pythons",)}
 NEEDS_ROOT = {"xid": _LOG}
 HIDDEN = {
     "container": {"xid": _LOG},
@@ -56,7 +59,6 @@ OF_CARD: Mapping[str, JudgeCard] = {
     "ecc": judge_ecc,
     "mig": judge_mig,
     "power_limit": judge_power,
-    "clocks": judge_clocks,
     "nvlink": judge_nvlink,
 }
 OF_MACHINE: Mapping[str, Callable[[Clause, Case], Finding]] = {
@@ -69,15 +71,18 @@ OF_CARDS: Mapping[str, Callable[[Clause, Case], Iterator[Finding]]] = {
     "model": judge_model,
     "condition": judge_condition,
     "pcie": judge_pcie,
+    "clocks": judge_clocks,
     "whole_card": judge_whole,
     "xid": judge_xid,
 }
 
 
 def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
-    """The link shows under load only; all else is read."""
+    """The link and what holds clocks down show under load only; all else is read."""
     if "gpus" in case.facts and any(c.name == "pcie" for c in clauses):
         yield pcie_step(case)
+    if "pythons" in case.facts and any(c.name == "clocks" for c in clauses):
+        yield ClocksStep(case.facts["pythons"].chosen, load_dtype(case)).step()
 
 
 def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:

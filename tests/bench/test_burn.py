@@ -10,12 +10,14 @@ from typing import Any, Optional
 
 import pytest
 
+from agent.bench import clocks as light
 from agent.bench.burn import BurnStep, dtype_for
 from agent.bench.step import Look
 from agent.bench.telemetry import conditions
 from agent.bench.worker import read_result
 from agent.checks import _load_errors, burn
 from agent.checks._api import Case
+from agent.checks._clocks_under_load import judge_clocks_under_load
 from agent.checks._measured import likely_cause
 from agent.evidence import Store
 from agent.facts.pythons import Pythons
@@ -171,8 +173,8 @@ def test_thermal_throttling_names_its_bits_and_their_share(tmp_path: Path) -> No
     assert (once[B].outcome, once[B].again) == ("inconclusive", "repeat")
     assert [twice[A].outcome, twice[B].outcome] == ["pass", "fail"]
     assert twice[B].measured == pytest.approx(30, abs=1)
-    assert "hw_thermal 30 %" in str(twice[B].reason)
-    assert "sw_power_cap 1e+02 %" in str(twice[B].reason)
+    assert "hw_thermal 30.1 %" in str(twice[B].reason)
+    assert "sw_power_cap 100 %" in str(twice[B].reason)
 
 
 @pytest.mark.parametrize(("bit", "name"), [(0x8, "hw_slowdown"), (0x20, "sw_thermal"), (0x80, "power_brake")])
@@ -395,3 +397,48 @@ def test_telemetry_that_is_none_is_refused(text: str) -> None:
 def test_a_wrong_burn_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ParseError):
         tool.parse({**synthetic.burn(60), **change})
+
+
+# ---------------------------------------------------------------- gpu.clocks
+
+
+CLOCKS = Clause("gpu.clocks", "gpu", "clocks", Promise("==", "unlocked", "", "unlocked"), 1, 1)
+
+
+def clocks(folder: Path, *reached: float) -> Optional[Finding]:
+    """Judged after so many attempts, in each of which the first card reached so many MHz."""
+    attempts = []
+    for number, mhz in enumerate(reached):
+        told = synthetic.telemetry(12, clock=_steady(mhz), reasons=lambda card, t: 0x2)
+        ran = read_result(left(folder / str(number), synthetic.burn(12), told), "burn")
+        assert not isinstance(ran, Missing)
+        result = light.taken(ran, Look(number + 1), CARDS[0], tool.parse(ran.data).devices[0])
+        assert isinstance(result, Taken)
+        attempts.append(result.attempt)
+    key = f"gpu.clocks@{A}"
+    measured = {key: Measurement(key, "%", "median of repetitions", tuple(attempts), A)} if attempts else {}
+    return judge_clocks_under_load(CLOCKS, Case(Contract((CLOCKS,), b"", ""), {}, measured), A, ())
+
+
+def test_clocks_that_a_light_load_raises_are_free(tmp_path: Path) -> None:
+    found = clocks(tmp_path, 1965)
+    assert found is not None
+    assert (found.outcome, found.measured) == ("pass", 1965)
+
+
+def test_clocks_that_stay_low_twice_are_held(tmp_path: Path) -> None:
+    once, twice, mixed = clocks(tmp_path, 1410), clocks(tmp_path, 1410, 1410), clocks(tmp_path, 1410, 1980)
+    assert once is not None
+    assert twice is not None
+    assert mixed is not None
+    assert (once.outcome, once.again) == ("inconclusive", "repeat")
+    assert (twice.outcome, mixed.outcome) == ("fail", "inconclusive")
+    assert "1410 of 1980 MHz, held down by app_clocks 100 %" in str(twice.reason)
+
+
+def test_without_a_load_clocks_are_not_judged_here(tmp_path: Path) -> None:
+    assert clocks(tmp_path) is None
+
+
+def _steady(value: float) -> synthetic.Of:
+    return lambda card, t: value
