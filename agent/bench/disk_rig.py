@@ -16,7 +16,7 @@ from agent.bench.step import Look
 from agent.host import TEST_FILE, Host, Ran, Scratch
 from agent.model import Attempt, Block, Depth, Result, Statistic, Taken, Void
 from agent.quantity import format_quantity
-from agent.reading import Known, Missing, Reading
+from agent.reading import Known, Missing, MissingKind, Reading
 from agent.text import Text, msg
 from agent.tools import ParseError, fio
 
@@ -197,15 +197,19 @@ def read_job(ran: Ran, direction: str) -> tuple[Optional[fio.Direction], Optiona
     try:
         job = fio.parse(ran.stdout).jobs[0]
     except ParseError as error:
-        return None, Missing("denied" if error.kind == "denied" else "failed", _said("fio", error), ran.cited)
+        return None, _failure(error, ran)
     part: fio.Direction = getattr(job, direction)
     if part.bytes_per_s is None or not part.seconds:
         return None, Missing("unparsable", msg("fio reports no I/O in this direction"), ran.cited)
     return part, None
 
 
-def _said(tool: str, error: ParseError) -> Text:
-    return msg("{tool}: {error}", tool=tool, error=str(error))
+def _failure(error: ParseError, ran: Ran) -> Missing:
+    if error.kind == "enospc":
+        text = msg("the space, or this user's quota, ran out while it was measured: {error}", error=str(error))
+        return Missing("failed", text, ran.cited, msg("free space, or a larger quota"))
+    kind: MissingKind = "denied" if error.kind == "denied" else "failed"
+    return Missing(kind, msg("{tool}: {error}", tool="fio", error=str(error)), ran.cited)
 
 
 def series_of(ran: Ran, seconds: float) -> tuple[float, ...]:

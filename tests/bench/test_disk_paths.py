@@ -8,9 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
@@ -20,7 +21,7 @@ from agent.bench.disk_rig import Ground
 from agent.bench.step import Look
 from agent.checks import disk
 from agent.evidence import Store
-from agent.host import LiveHost, Scratch
+from agent.host import LiveHost, Ran, Scratch
 from agent.model import Depth, Finding, Taken
 from agent.probes import files_probe
 from tests import media
@@ -144,6 +145,39 @@ def test_a_full_disk_and_one_with_100_mb(tmp_path: Path) -> None:
         assert "free at least 128 MiB" in str(found.grant)
     assert (none.outcome, none.measured) == ("inconclusive", None)
     assert "only 0 B are free" in str(none.reason)
+
+
+class Filling(Host):
+    """A neighbour takes all the space while the file is written."""
+
+    def run(
+        self,
+        probe: str,
+        argv: Sequence[str],
+        timeout_s: float,
+        *,
+        worker: bool = False,
+        extra_env: Optional[Mapping[str, str]] = None,
+        cwd: Optional[str] = None,
+        inputs: Optional[Mapping[str, bytes]] = None,
+    ) -> Ran:
+        if probe.endswith(".write.1"):
+            _fill(self.filler, _free(self.filler.parent))
+        return super().run(probe, argv, timeout_s, worker=worker, extra_env=extra_env, cwd=cwd, inputs=inputs)
+
+    filler: Path
+
+
+def test_a_disk_that_fills_up_meanwhile(tmp_path: Path) -> None:
+    with media.disk(200 * MIB) as made:
+        host = Filling(Store(tmp_path))
+        host.filler = made.path / "filler"
+        asked = [clause(disk, "write", ">= 1 MB/s", path=str(made.path))]
+        found = judged(disk, asked, host, facts=True)[asked[0].key]
+        assert sorted(p.name for p in made.path.iterdir()) == ["filler", "lost+found"]
+    assert (found.outcome, found.measured) == ("inconclusive", None)
+    assert "ran out" in str(found.reason)
+    assert found.grant is not None
 
 
 def _free(path: Path) -> int:
