@@ -27,12 +27,12 @@ from agent.tools.worker import Device
 WORKER = "burn"
 ERRORS = "integrity.load_errors"
 DURATION_S = 600.0
-SHORT_S = 60.0
+SHORT_S = 45.0
 WINDOW_S = 60.0  # "first to last minute"; a quarter of the time where that is less
 PARTS = stats.BLOCKS  # of each window, for an interval
-START_S = 40.0  # torch, a context and the first product on each GPU
+START_S = 25.0  # torch, a context and the first product on each GPU
 LIGHT_S = 3.0
-CHECK_S = 0.5
+CHECK_S = 0.3
 STALL_S = 90.0
 BATCH_S = 0.1
 SHAPE = (8192, 8192, 8192)

@@ -55,7 +55,7 @@ TENSOR_SHAPES = (
 VECTOR_SHAPES = ((4096, 4096, 4096), (8192, 8192, 4096))
 CPU_SHAPES = ((2048, 2048, 2048),)
 START_S = 15.0  # importing torch and making a context on each device
-SEARCH_S = 15.0
+SEARCH_S: Mapping[Depth, float] = {"quick": 6.0, "standard": 15.0, "deeper": 15.0}
 CHECK_S = 0.3  # comparing with float64 after each block
 
 
@@ -80,7 +80,7 @@ class Effort:
 
 
 EFFORT: Mapping[Depth, Effort] = {
-    "quick": Effort(stats.BLOCKS, samples=5, sample_s=0.05, warmup_s=0.3, pause_s=0.0),
+    "quick": Effort(stats.BLOCKS, samples=3, sample_s=0.05, warmup_s=0.2, pause_s=0.0),
     "standard": Effort(stats.BLOCKS, samples=10, sample_s=0.1, warmup_s=1.0, pause_s=10.0),
     "deeper": Effort(stats.BLOCKS_DEEPER, samples=10, sample_s=0.1, warmup_s=1.0, pause_s=10.0),
 }
@@ -150,7 +150,7 @@ class GemmStep:
         found = self.devices()
         if isinstance(found, Missing):
             return Cost(0.0)
-        search = SEARCH_S if len(self._candidates()) > 1 else 0.0
+        search = SEARCH_S[depth] if len(self._candidates()) > 1 else 0.0
         return Cost(START_S + search + self.effort[depth].seconds(len(found)))
 
     def execute(self, host: Host, look: Look) -> Mapping[str, Result]:
@@ -197,7 +197,7 @@ class GemmStep:
             "device": self.device,
             "dtypes": [self.dtype],
             "shapes": [list(s) for s in self._candidates()],
-            "search_s": SEARCH_S,
+            "search_s": SEARCH_S[depth],
             "blocks": effort.blocks,
             "samples": effort.samples,
             "sample_s": effort.sample_s,

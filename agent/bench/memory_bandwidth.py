@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 
 from agent import stats
 from agent.bench import _devices
-from agent.bench.gemm import EFFORT, SEED, START_S, WRONG, Effort
+from agent.bench.gemm import SEED, START_S, WRONG, Effort
 from agent.bench.step import Cost, Look, Step
 from agent.bench.telemetry import conditions, seen_as
 from agent.bench.worker import WorkerResult, as_missing, launch, unreadable
@@ -24,6 +24,12 @@ from agent.tools.worker import Device
 FAMILY = "memory_bandwidth"
 UNIT = "GB/s"
 BUFFER_BYTES = 2 << 30  # far above any L2; three of them fit into 8 GB
+# A memory is steady: shorter blocks than a multiplication, whose power and clocks have to settle.
+EFFORT: Mapping[Depth, Effort] = {
+    "quick": Effort(stats.BLOCKS, samples=3, sample_s=0.03, warmup_s=0.1, pause_s=0.0),
+    "standard": Effort(stats.BLOCKS, samples=5, sample_s=0.1, warmup_s=0.5, pause_s=10.0),
+    "deeper": Effort(stats.BLOCKS_DEEPER, samples=5, sample_s=0.1, warmup_s=0.5, pause_s=10.0),
+}
 
 # GB/s that the memory of this device can never exceed, from the catalogue; None where it is not known.
 Bound = Callable[[Device], Optional[float]]

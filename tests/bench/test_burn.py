@@ -233,12 +233,12 @@ def test_a_clock_that_a_light_load_does_not_raise_is_locked(tmp_path: Path) -> N
 
 def test_a_shortened_burn_may_fail_and_never_pass(tmp_path: Path) -> None:
     quick = Look(1, "quick")
-    good = results(tmp_path / "a", synthetic.telemetry(60), synthetic.burn(60), 600, quick)
+    good = results(tmp_path / "a", synthetic.telemetry(48), synthetic.burn(48), 600, quick)
     for name in ALL:
         found = judged(name, good)[A]
         assert (found.outcome, found.reason_code) == ("inconclusive", "shortened"), name
-    hot = synthetic.telemetry(60, temperature=lambda card, t: 90, reasons=lambda card, t: 0x20)
-    bad = results(tmp_path / "b", hot, synthetic.burn(60), 600, quick)
+    hot = synthetic.telemetry(48, temperature=lambda card, t: 90, reasons=lambda card, t: 0x20)
+    bad = results(tmp_path / "b", hot, synthetic.burn(48), 600, quick)
     assert judged("temperature", bad)[A].outcome == "fail"
     assert judged("throttled", bad, bad)[A].outcome == "fail"
 
