@@ -9,7 +9,7 @@ import re
 import shutil
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent import tools
 from agent.checks import families
 from agent.evidence import Ledger, sha256, write_manifest
 from agent.redact.find import find
@@ -352,6 +353,7 @@ HARMLESS = [
     "VBIOS 96.00.74.00.1A", "12:34:56 up 3 days", "127.0.0.1 ::1 0.0.0.0 255.255.255.0 169.254.169.254",
     "std::vector<c10::Half>", "00:00:00:00:00:00 ff:ff:ff:ff:ff:ff", "/usr/bin/python3 /dev/nvidia0 /data",
     "HOME_URL=https://www.ubuntu.com/", "serial: N/A", "Serial Number: Not Specified",
+    "ClusterUUID : 00000000-0000-0000-0000-000000000000", "Serial: 8250/16550 driver, 32 ports, IRQ sharing enabled",
     "usb: SerialNumber: 0000:00:14.0",
     "training: {tokens_per_second: '>= 300000'}", "/root/.pyenv/versions/3.11.7/bin/python3.11",
     "d2b1f4e0a9c8b7a6d5e4f3c2b1a09f8e7d6c5b4a3f2e1d0c9b8a7f6e5d4c3b2a",  # a sha256
@@ -378,6 +380,41 @@ DIVIDED = [
 
 def undivided(address: Any) -> bool:
     return not any(address in n for n in DIVIDED)
+
+
+CORPUS = Path(__file__).parents[1].parent / "shared" / "corpus"
+# What says which piece of hardware or whose program it is; everything else a parser reads must stay.
+IDENTITY = ("serial", "uuid", "name", "mountpoint", "text", "argv", "host", "wwn", "fstype")
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, str(key)))
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from leaves(inner, (*path, "[]"))
+    else:
+        yield path, value
+
+
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of real outputs is not beside this checkout")
+def test_parsers_read_redacted_outputs_of_real_tools() -> None:
+    read = 0
+    for file in sorted(p for p in CORPUS.rglob("*") if p.is_file() and p.parent != CORPUS):
+        text = file.read_bytes().decode("utf-8", "replace")
+        clean = replaced(text)
+        for module in tools.parsers().values():
+            try:
+                before = list(leaves(tools.to_json(module, module.parse(text))))
+            except tools.ParseError:
+                continue
+            read += 1
+            after = list(leaves(tools.to_json(module, module.parse(clean))))
+            assert [p for p, _ in before] == [p for p, _ in after], file
+            changed = {p for (p, x), (_, y) in zip(before, after) if x != y}
+            assert not {p for p in changed if not any(i in part.lower() for i in IDENTITY for part in p[-2:])}, file
+    assert read > 100
 
 
 ADDRESSES: st.SearchStrategy[Any] = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)).filter(undivided)

@@ -93,6 +93,7 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     _rule("host", r"\b(?:ssh|scp|rsync|sftp)\s[^\n]*?@([A-Za-z][\w.-]*)"),
     # Serial numbers and what else tells one piece of hardware from another.
     _rule("serial", r"serial(?:[ _-]?n(?:umber|o|um))?\.?[\"'>]?[ \t]*[:=>][ \t]*[\"']?([^\s\"'<,;]+)", _I),
+    _rule("serial", r"^\s*serial number:[ \t]*(\S[^\n]*?)[ \t]*$", _I | _M),
     _rule("serial", r"asset[ _]tag[\"']?[ \t]*[:=][ \t]*[\"']?([^\n\"']+)", _I),
     _rule("serial", r"\"naa\"\s*:\s*\d+,\s*\"oui\"\s*:\s*\d+,\s*\"id\"\s*:\s*(\d{6,})"),
     _rule("serial", r"\"ext_id\"\s*:\s*(\d{6,})"),

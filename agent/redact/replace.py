@@ -214,6 +214,8 @@ class Redactor:
         return self.names.token("path", part[: len(part) - len(end)]) + end
 
     def _uuid(self, value: str) -> str:
+        if _empty(value):
+            return value  # a fabric without a cluster has this one (nvidia-smi, ClusterUUID)
         digits = self.names.token("uuid", value)
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
