@@ -42,8 +42,10 @@ TASKS = (
         ("read_iops", "read_p99", "write_iops", "write_p99"),
         disk_random.measure,
         True,
-        lambda depth, names: repetitions(depth) * (disk_random.SECONDS[depth] + 0.5) * min(names, 2),
-        lambda depth: disk_random.WRITE_CAP[depth],
+        lambda depth, names: (
+            repetitions(depth) * (disk_random.SECONDS[depth] + 0.5) * min(names, 2) + disk_random.MIXED_S
+        ),
+        lambda depth: disk_random.WRITE_CAP[depth] + disk_random.MIXED_CAP,
     ),
     Task(
         ("checkpoint",),

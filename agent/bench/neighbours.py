@@ -206,8 +206,8 @@ def _names(who: Sequence[Process]) -> str:
     return ", ".join(f"{p.name} ({p.pid})" for p in who[:NAMED])
 
 
-def on_net(found: Reading[Between], direction: str, ours: float) -> Aside:
-    """Traffic beside ours on the interface that carried the test; ``ours`` in bytes of payload.
+def on_net(found: Reading[Between], direction: str, ours: Optional[float]) -> Aside:
+    """Traffic beside ours on the interface that carried the test; ``ours`` in bytes of payload, None if unknown.
 
     Only this machine's own traffic can be seen on its interfaces, and a machine is one renter's: it is own work.
     """
@@ -218,7 +218,7 @@ def on_net(found: Reading[Between], direction: str, ours: float) -> Aside:
     notes, foreign = [*_steal(window)], dict(_stolen(window))
     carrier = max(window.net, key=lambda name: window.net[name][way], default=None)
     disturbed: Optional[Void] = None
-    if carrier is not None:
+    if carrier is not None and ours is not None:
         beyond = max(0.0, window.net[carrier][way] - ON_WIRE * ours)
         foreign["net_bytes_per_s"] = beyond / window.seconds
         if _much(beyond, ours, window.seconds):

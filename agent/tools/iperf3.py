@@ -192,6 +192,7 @@ class Course:
 
     ``series`` holds bits a second of every interval that counts (omitted ones left out), of all streams
     together. ``seconds`` is the receiver's time. CPU in percent of one core; ``far_cpu`` the other end's.
+    ``moved``: bytes of all intervals, omitted ones too, as this end counted them.
     """
 
     address: Optional[str] = None
@@ -199,6 +200,7 @@ class Course:
     seconds: Optional[float] = None
     cpu: Optional[float] = None
     far_cpu: Optional[float] = None
+    moved: Optional[float] = None
 
 
 def course(text: str) -> Course:
@@ -224,4 +226,5 @@ def course(text: str) -> Course:
         seconds=number(received.get("seconds")) or None,
         cpu=number(cpu.get("host_total")),
         far_cpu=number(cpu.get("remote_total")),
+        moved=sum(b for b in (number(total.get("bytes")) for total in sums) if b is not None) or None,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -45,11 +46,12 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
         (disk_sequential, "SECONDS", 1),
         (disk_sequential, "WRITE_CAP", 6 * 40 * MIB),
         (disk_random, "SECONDS", 1),
-        (disk_random, "WRITE_CAP", 64 * MIB),
+        (disk_random, "WRITE_CAP", 6 * 8 * MIB),
         (disk_rig, "FILE_BYTES", 128 * MIB),
         (disk_files, "CHECKPOINT_BYTES", 16 * MIB),
         (disk_files, "SMALL_FILES", 100),
     ):
+        monkeypatch.setattr(disk_random, "MIXED_S", 1)
         monkeypatch.setattr(module, name, dict.fromkeys(ALL_DEPTHS, value))
 
 
@@ -86,6 +88,15 @@ def test_a_disk_is_judged_on_both_sides_of_its_limit(slow: Disk, tmp_path: Path)
     assert found["read"].measured == pytest.approx(RATE / 1e6, rel=0.1)
     assert (found["write"].outcome, found["write"].reason_code) == ("fail", "below-limit")
     assert found["write"].measured == pytest.approx(RATE / 1e6, rel=0.1)
+
+
+def test_random_writes_come_with_a_mix_of_reads_and_writes(slow: Disk, tmp_path: Path) -> None:
+    found = looked(tmp_path, slow.path, write_iops=">= 1000 /s", write_p99="<= 10 s")
+    assert {f.outcome for f in found.values()} == {"pass"}
+    notes = [str(n) for n in found["write_iops"].notes if "30 % writes" in str(n)]
+    said = re.search(r"(\d+) reads/s \(p50 .*, p99 .*\), (\d+) writes/s", notes[0])
+    assert said is not None, notes
+    assert int(said[1]) / int(said[2]) == pytest.approx(7 / 3, rel=0.15)
 
 
 def test_memory_is_no_disk(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from agent.bench import network as bench
 from agent.bench import ping as ping_bench
+from agent.bench.step import Look
 from agent.checks import network, ping
 from agent.evidence import Store
 from agent.host import Ran, ReplayHost
-from agent.model import Finding
+from agent.model import Finding, Taken
 from tests import netns
 from tests.bench.driven import clause, judged
 from tests.netns import FAR, TwoHosts
@@ -109,6 +110,22 @@ def test_a_busy_server_is_waited_for(shaped: TwoHosts, tmp_path: Path) -> None:
     assert other.wait(10) == 0
     assert found.outcome == "pass"
     assert any("again" in meta.parent.name for meta in (tmp_path / "evidence").glob("*/meta.json"))
+
+
+def test_own_traffic_beside_the_test_is_named_and_does_not_convict(shaped: TwoHosts, tmp_path: Path) -> None:
+    step = bench.step(bench.Entry("public", _servers(0), {"upload": SHAPE}))
+    quiet = step.execute(shaped.host(tmp_path / "quiet"), Look())["network[public].upload"]
+    other = shaped.spawn(shaped.near, "iperf3", "-c", FAR[1], "-p", "5202", "-t", "60")
+    busy = step.execute(shaped.host(tmp_path / "busy"), Look())["network[public].upload"]
+    other.kill()
+    assert isinstance(quiet, Taken)
+    assert isinstance(busy, Taken)
+    assert quiet.attempt.weak is not None
+    assert quiet.attempt.weak.code == bench.FAR_END
+    assert quiet.attempt.blocks[0].conditions["foreign"]["net_bytes_per_s"] < 0.01 * SHAPE / 8
+    assert busy.attempt.weak is not None
+    assert busy.attempt.weak.code == "disturbed"
+    assert "t0 carried" in str(busy.attempt.weak.text)
 
 
 def test_refused_is_said_and_another_server_serves(shaped: TwoHosts, tmp_path: Path) -> None:

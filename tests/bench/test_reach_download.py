@@ -161,9 +161,10 @@ def test_a_download_is_measured_over_several_connections(host: Host, port: int) 
     url = f"http://127.0.0.1:{port}/size/200000000"
     found = downloads(host, **{url: ">= 1 MB/s"})[f"download[{url}].rate"]
     assert found.outcome == "pass"
-    said = json.loads(host.log[0].stdout)
+    measured = [ran for ran in host.log if ".neighbours." not in ran.probe]
+    said = json.loads(measured[0].stdout)
     assert found.interval is not None
-    assert len(host.log) == 6
+    assert len(measured) == 6
     assert said["bytes"] / said["seconds"] <= max(1e6 * found.interval[1], 1) * (1 + 1e-9)
 
 
