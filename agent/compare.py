@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Any, Optional
 
-from agent.model import Finding, Measurement, Run
+from agent.model import Finding, Measurement, Outcome, Run
+from agent.quantity import format_quantity
 from agent.stats import t_within
 
 SIGNIFICANCE = 0.05
@@ -51,14 +52,17 @@ class Turn:
     """A finding whose outcome is another one, or that is only in one of the runs (None)."""
 
     id: str
-    before: Optional[str]
-    after: Optional[str]
+    before: Optional[Outcome]
+    after: Optional[Outcome]
     reason: Optional[Finding]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``parts`` are differences in what the machine is made of, ``facts`` those of versions and judged facts."""
+    """``parts`` are differences in what the machine is made of, ``facts`` those of versions and judged facts.
+
+    ``left_out``: ids that one of the runs was told not to look at, which is no change of the machine.
+    """
 
     same_contract: bool
     same_machine: bool
@@ -66,6 +70,7 @@ class Comparison:
     facts: tuple[Difference, ...]
     changes: tuple[Change, ...]
     turns: tuple[Turn, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:
@@ -86,6 +91,8 @@ def compare(before: Run, after: Run) -> Comparison:
     """Everything that differs from ``before`` to ``after``."""
     parts = tuple(_differences("node", _only(before.node, PARTS), _only(after.node, PARTS)))
     rest = _differences("node", _without(before.node, PARTS), _without(after.node, PARTS))
+    turns = tuple(_turns(before.findings, after.findings))
+    aside = _left_out(before) | _left_out(after)
     facts = (*rest, *_differences("stack", before.stack, after.stack), *_judged_facts(before, after))
     return Comparison(
         same_contract=before.contract_sha256 == after.contract_sha256,
@@ -93,7 +100,8 @@ def compare(before: Run, after: Run) -> Comparison:
         parts=parts,
         facts=tuple(facts),
         changes=changes(before.measurements, after.measurements),
-        turns=tuple(_turns(before.findings, after.findings)),
+        turns=tuple(t for t in turns if t.id not in aside),
+        left_out=tuple(t.id for t in turns if t.id in aside),
     )
 
 
@@ -136,7 +144,18 @@ def _judged_facts(before: Run, after: Run) -> Iterable[Difference]:
 def _facts_of(run: Run) -> dict[str, Any]:
     """What was found for clauses that no load decides; integrity's numbers breathe and are no facts."""
     judged = (f for f in run.findings if not f.measurements and not f.clause.startswith("integrity."))
-    return {f.id: f.measured for f in judged if f.measured is not None}
+    return {f.id: _with_unit(f) for f in judged if f.measured is not None}
+
+
+def _with_unit(f: Finding) -> Any:
+    """A finding has the unit its contract uses: 25 GB and 0.025 TB are one size, written the same way here."""
+    if not f.unit or isinstance(f.measured, bool) or not isinstance(f.measured, (int, float)):
+        return f.measured
+    return format_quantity(f.measured, f.unit)
+
+
+def _left_out(run: Run) -> set[str]:
+    return {f.id for f in run.findings if f.reason_code == "left-out"}
 
 
 def _turns(before: Sequence[Finding], after: Sequence[Finding]) -> Iterable[Turn]:

@@ -7,7 +7,8 @@ contract=$2
 pidfile=$(mktemp)
 
 finish() {
-    pid=$(tr -d '\0' <"$pidfile")
+    # iperf3 removes the file where the port was taken after all.
+    pid=$(cat "$pidfile" 2>/dev/null | tr -d '\0')
     [ -z "$pid" ] || kill "$pid" 2>/dev/null
     rm -f "$pidfile"
 }

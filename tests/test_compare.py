@@ -175,3 +175,21 @@ def test_no_run_is_one_line(tmp_path: Path) -> None:
     done = accept("compare", str(tmp_path), str(tmp_path), cwd=tmp_path)
     assert done.code == 2
     assert "not a run folder" in done.err
+
+
+def test_one_size_in_two_units_is_no_change() -> None:
+    in_gb = replace(finding("memory.size", "pass", 25.276514304), unit="GB")
+    in_tb = replace(finding("memory.size", "pass", 0.025276514304), unit="TB")
+    less = replace(finding("memory.size", "pass", 12.6), unit="GB")
+    assert not compare(run(findings=(in_gb,)), run(findings=(in_tb,))).changed
+    found = compare(run(findings=(in_tb,)), run(findings=(less,)))
+    assert [(d.where, d.before, d.after) for d in found.facts] == [("memory.size", "25.28 GB", "12.6 GB")]
+
+
+def test_what_a_run_was_told_to_leave_out_has_not_changed() -> None:
+    looked = finding("software.os", "fail", "Debian")
+    aside = replace(finding("software.os", "inconclusive"), reason_code="left-out")
+    found = compare(run(findings=(looked,)), run(findings=(aside,)))
+    assert not found.turns
+    assert found.left_out == ("software.os",)
+    assert not found.changed

@@ -64,4 +64,4 @@ def test_contributing_maps_every_module() -> None:
 def test_make_alone_lists_the_targets() -> None:
     listed = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True)
     names = {line.split()[0] for line in listed.stdout.splitlines()}
-    assert names == {"help", "dev", "run", "fmt", "lint", "types", "test", "perf", "i18n", "gpu-check", "dist"}
+    assert names == {"help", "dev", "run", "demo", "fmt", "lint", "types", "test", "perf", "i18n", "gpu-check", "dist"}

@@ -279,6 +279,11 @@ def nobody(case: Case) -> Missing:
     facts: Optional[GpusFacts] = case.facts.get("gpus")
     if facts is None:
         return Missing("left-out", msg("the GPUs were not read"))
+    bus = facts.sources.get("pci")
+    if isinstance(bus, Known) and not bus.value and not facts.gpus:
+        # A driver would not help: to ask for one would send the reader the wrong way.
+        why = msg("no GPU answers: {why}", why=msg("no NVIDIA GPU on the PCI bus"))
+        return Missing("not-there", why, bus.evidence, msg("let the vendor attach the promised GPUs"))
     for name in ("nvml", "smi"):
         listed = facts.sources.get(name)
         if isinstance(listed, Missing):

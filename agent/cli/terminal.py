@@ -182,7 +182,7 @@ def finding_line(f: Finding, translate: Translate) -> str:
     if f.promised:
         parts.append(msg("promised {value}", value=f.promised).render(translate))
     if f.measured is not None:
-        parts.append(msg("measured {value}", value=measured(f)).render(translate))
+        parts.append(msg("measured {value}", value=measured(f, translate)).render(translate))
     if f.outcome != "pass":
         parts.append(f.reason.render(translate))
     if f.grant is not None:
@@ -190,8 +190,10 @@ def finding_line(f: Finding, translate: Translate) -> str:
     return "  ".join(parts)
 
 
-def measured(f: Finding) -> str:
+def measured(f: Finding, translate: Translate) -> str:
     """The measured value with its unit, as a person reads it."""
+    if isinstance(f.measured, bool):
+        return (msg("yes") if f.measured else msg("no")).render(translate)
     if isinstance(f.measured, float):
         return format_quantity(f.measured, f.unit) if f.unit else f"{f.measured:.4g}"
     return f"{f.measured} {f.unit}".strip()

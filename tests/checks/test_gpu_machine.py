@@ -215,3 +215,15 @@ def test_lost_card_leaves_the_topology_of_the_others() -> None:
     facts = machine(lost, 3)
     facts = node(replace(facts["gpus"], pci=tree()))
     assert one(facts, "topology.gpu_gpu", "NVLink", None).outcome == "pass"
+
+
+def test_without_a_card_on_the_bus_no_driver_is_asked_for() -> None:
+    no_library = Missing("not-there", msg("no libnvidia-ml.so.1"), (), msg("install the library"))
+    bare = gpus(sources={"nvml": no_library, "smi": GONE, "pci": known((), "pci")})
+    found = one(node(bare), "gpu.count", "8", slot=None)
+    assert found.outcome == "inconclusive"
+    assert found.reason.render(str) == "no GPU answers: no NVIDIA GPU on the PCI bus"
+    assert found.grant is not None
+    assert "attach" in found.grant.render(str)
+    unread = gpus(sources={"nvml": no_library, "smi": GONE, "pci": GONE})
+    assert "libnvidia-ml" in one(node(unread), "gpu.count", "8", slot=None).reason.render(str)

@@ -117,6 +117,16 @@ def test_markdown_has_no_foreign_markup() -> None:
     assert {len(re.findall(r"(?<!\\)\|", r)) for r in rows} <= {5, 8}
 
 
+def test_markdown_escapes_an_address_once() -> None:
+    """No link is made of it, and a reader sees no backslash: what is escaped once reads as it was."""
+    url = "https://mirror.example.com/simple"
+    run = sample_run("rejected")
+    named = replace(run.findings[0], reason=msg("{url} does not answer", url=url), outcome="fail")
+    text = report.render(replace(run, findings=(named,)), "md")
+    assert url not in text
+    assert f"{url} does not answer" in re.sub(r"\\(.)", r"\1", text)
+
+
 def test_json_is_in_the_language_asked_for() -> None:
     data = json.loads(report.render(sample_run("rejected"), "json", None, "zh"))
     assert data["language"] == "zh"

@@ -6,34 +6,42 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import click
 
-from agent.cli.shared import LANGUAGE, RUN_FOLDER, language_of, load_run, translate_for
+from agent.cli.shared import LANGUAGE, RUN_FOLDER, emit, language_of, load_run, translate_for
 from agent.cli.terminal import Terminal
-from agent.compare import Comparison, compare
+from agent.compare import Comparison, Turn, compare
+from agent.model import Outcome
 from agent.quantity import format_quantity
+from agent.report import comparison, looks
 from agent.text import Text, msg
 
 CHANGED, NOT_COMPARABLE = 1, 3
+_PAGES = {"html": comparison.html, "md": comparison.md}
 
 
 @click.command(name="compare")
 @click.argument("before", metavar="RUN_A", type=RUN_FOLDER)
 @click.argument("after", metavar="RUN_B", type=RUN_FOLDER)
-@click.option("--format", "name", type=click.Choice(["txt", "json"]), default="txt", show_default=True)
+@click.option("--format", "name", type=click.Choice(["txt", "json", "html", "md"]), default="txt", show_default=True)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write html, md or json here.")
 @LANGUAGE
-def command(before: Path, after: Path, name: str, lang: Optional[str]) -> int:
+def command(before: Path, after: Path, name: str, output: Optional[Path], lang: Optional[str]) -> int:
     """What changed from RUN_A to RUN_B, beyond noise.
 
     Exit 0: nothing. 1: something. 3: the runs have nothing in common.
     """
-    found = compare(load_run(before, lang), load_run(after, lang))
+    one, two = load_run(before, lang), load_run(after, lang)
+    found = compare(one, two)
+    language = language_of(lang)
     if name == "json":
-        click.echo(json.dumps(_plain(found), ensure_ascii=False, indent=1))
+        emit(json.dumps(_plain(found), ensure_ascii=False, indent=1), output)
+    elif name in _PAGES:
+        emit(_PAGES[name](found, one, two, translate_for(language), language), output)
     else:
-        terminal = Terminal(translate_for(language_of(lang)))
+        terminal = Terminal(translate_for(language))
         for line in lines(found):
             terminal.say(line)
     if not found.comparable:
@@ -51,15 +59,25 @@ def lines(found: Comparison) -> Iterator[Text]:
     for d in found.parts:
         yield msg("  {where}: {before} → {after}", where=d.where, before=_shown(d.before), after=_shown(d.after))
     for turn in found.turns:
-        yield msg("  {id}: {before} → {after}", id=turn.id, before=turn.before or "–", after=turn.after or "–")
+        yield msg(
+            "  {id}: {before} → {after}", id=turn.id, before=_word(turn.before, turn), after=_word(turn.after, turn)
+        )
     for d in found.facts:
         yield msg("  {where}: {before} → {after}", where=d.where, before=_shown(d.before), after=_shown(d.after))
+    if found.left_out:
+        yield msg("{n} clauses were left out of one of the runs and are not compared", n=len(found.left_out))
     beyond = [c for c in found.changes if c.beyond_noise]
     for c in beyond:
         before, after = format_quantity(c.before, c.unit), format_quantity(c.after, c.unit)
         relative = f"{100 * c.relative:+.1f}"
         yield msg("  {key}: {before} → {after} ({change} %)", key=c.key, before=before, after=after, change=relative)
     yield msg("{n} of {m} measurements changed beyond noise", n=len(beyond), m=len(found.changes))
+
+
+def _word(outcome: Optional[Outcome], turn: Turn) -> Union[Text, str]:
+    if outcome is None or turn.reason is None:
+        return "–"
+    return looks.of_outcome(outcome, turn.reason.severity).word
 
 
 def _shown(value: Any) -> str:

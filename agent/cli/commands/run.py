@@ -82,7 +82,7 @@ def seconds(_ctx: click.Context, _param: click.Parameter, value: Optional[str]) 
         quantity = parse_quantity(re.sub(r"(\d)\s*m\s*$", r"\1 min", value), "time")
         return convert(quantity.value, quantity.unit, "s")
     except QuantityError as error:
-        raise click.BadParameter(str(error)) from error
+        raise click.BadParameter(f"{value!r} is no time; write it like 45m or 2h") from error
 
 
 @click.command(name="run")

@@ -9,6 +9,7 @@ import click
 
 from agent.cli.shared import LANGUAGE, RUN_FOLDER, fail_text, language_of, translate_for
 from agent.evidence import is_locked
+from agent.report import looks
 from agent.runner import RunError
 from agent.text import Text, msg
 
@@ -35,7 +36,7 @@ def command(folder: Path, lang: Optional[str]) -> None:
     if pid is not None:
         lines.append(msg("running, process {pid}", pid=pid))
     elif run.complete:
-        lines.append(msg("finished: {verdict}", verdict=run.verdict or "–"))
+        lines.append(msg("finished: {verdict}", verdict=looks.of_verdict(run.verdict).word))
     else:
         lines.append(msg("broken off; go on with: accept run --resume {folder}", folder=str(folder)))
     lines += [msg("done: {steps}", steps=done), run.headline]
