@@ -12,6 +12,12 @@ from agent.quantity import format_quantity
 from agent.reading import Known, Reading
 from agent.tools import lsblk
 
+GPU_COUNTERS = (
+    "ecc_corrected_aggregate", "ecc_uncorrected_aggregate", "remapped_correctable", "remapped_uncorrectable",
+    "remapped_failure", "retired_pages", "pcie_replay",
+)  # fmt: skip
+DISK_COUNTERS = ("media_errors", "unsafe_shutdowns", "percentage_used")
+
 
 def node(identity: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """``hostname``, ``identity``, ``gpus`` always; ``cpu``, ``memory``, ``os``, ``disks`` … where they were read."""
@@ -30,9 +36,19 @@ def node(identity: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         "memory": _memory(facts.get("memory")),
         "disks": _disks(facts.get("disks")),
         "network": _network(facts.get("network")),
+        "counters": _counters(facts.get("gpus"), facts.get("disks")),
     }
     always = ("hostname", "identity", "gpus")
-    return {k: v for k, v in found.items() if k in always or v not in (None, [], "")}
+    return {k: v for k, v in found.items() if k in always or v not in (None, [], "", {})}
+
+
+def _counters(gpus: Any, disks: Any) -> dict[str, dict[str, int]]:
+    """Counts of errors that only grow on a healthy part, by GPU slot and disk name: a trial holds them side by side."""
+    cards = {g.slot: {n: _known(g.any(n, "nvml", "smi")) for n in GPU_COUNTERS} for g in getattr(gpus, "gpus", ())}
+    smart = getattr(disks, "smart", {})
+    media = {name: {n: getattr(_known(s), n, None) for n in DISK_COUNTERS} for name, s in smart.items()}
+    counts = {name: {k: int(v) for k, v in c.items() if v is not None} for name, c in {**cards, **media}.items()}
+    return {name: known for name, known in counts.items() if known}
 
 
 def _known(reading: Optional[Reading[Any]]) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from agent import __version__, inventory, report
 from agent import contract as contracts
@@ -32,7 +32,7 @@ from agent.evidence import (
 )
 from agent.host import Host, LiveHost, ReplayHost, end_marked, sweep_scratch, utc_now
 from agent.model import Contract, Run, RunNumber, Session
-from agent.plan import Options
+from agent.plan import Options, folded
 from agent.quantity import format_quantity
 from agent.reading import Known
 from agent.result import dumps, from_json, to_json
@@ -236,8 +236,8 @@ def assemble(job: Job, course: Course, complete: bool, finished_at: Optional[str
     """The run as it stands; without a verdict while it is not complete."""
     findings = course.findings()
     plan = course.plan
-    shortened = [e for e in plan.shortened if any(e.key in (f.clause, *f.measurements) for f in findings)]
-    left = (*course.selection.left_out, *plan.left_out)
+    shortened = folded(e for e in plan.shortened if any(e.key in (f.clause, *f.measurements) for f in findings))
+    left = (*course.selection.left_out, *folded(plan.left_out))
     verdict = fold(findings) if complete else None
     scope = scope_of(findings, left, shortened)
     said = headline(findings)
@@ -305,11 +305,23 @@ def save(job: Job, course: Course, run: Run) -> None:
             course.faults.append(text)
 
 
-def execute(job: Job, host: Host, families: Mapping[str, ModuleType], observer: Observer) -> Run:
-    """Facts, plan, loads, verdict. The observer's ``planned`` may raise to decline."""
+def execute(
+    job: Job,
+    host: Host,
+    families: Mapping[str, ModuleType],
+    observer: Observer,
+    adapt: Optional[Callable[[Mapping[str, Any], Options], Options]] = None,
+) -> Run:
+    """Facts, plan, loads, verdict. The observer's ``planned`` may raise to decline.
+
+    ``adapt`` may choose another profile once the facts are known (a trial loads no card that is in use).
+    """
     course = Course(job.contract, job.options, families, host, observer)
     try:
         course.read_facts()
+        if adapt is not None:
+            job.options = course.options = adapt(course.facts, job.options)
+            job.save()
         course.make_plan()
         save(job, course, assemble(job, course, complete=False))
         course.measure(lambda: save(job, course, assemble(job, course, complete=False)))

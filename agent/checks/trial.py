@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from agent.checks._api import Case
+from agent.checks._judge import pending_trial
 from agent.grammar import Section, duration, hours_of_day, percent, text
+from agent.model import Clause, Finding
 from agent.text import msg
 
 GRAMMAR = Section(
@@ -15,3 +20,8 @@ GRAMMAR = Section(
     },
     quiet=True,
 )
+
+
+def judge(clauses: Sequence[Clause], case: Case) -> Iterable[Finding]:
+    """What needs days: ``accept trial report`` judges it."""
+    return (pending_trial(clause) for clause in clauses)

@@ -1,0 +1,318 @@
+"""The trial's report: one structure, written as JSON, Markdown or HTML. Everything from the machine is escaped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any, Optional, Union
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from agent import __version__, resources
+from agent.model import Finding
+from agent.report.clean import one_line, visible
+from agent.text import Text, Translate, msg
+from agent.trial.judge import FALSE_FAIL, Judged, Series, Trial, local_hour, needed
+from agent.trial.runs import TrialRun
+from agent.trial.series import ERROR, EVENING_RUNS, EVENINGS, Drift, Drop
+
+SCHEMA = "accept.trial-report/1"
+FORMATS = ("html", "md", "json")
+NOT_IN_RUN = "–"
+SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not-asked": "·", NOT_IN_RUN: "·"}
+TONES = {"pass": "good", "fail": "bad", "inconclusive": "open"}
+VERDICTS = {"accepted": msg("accepted"), "rejected": msg("rejected"), "inconclusive": msg("inconclusive")}
+WIDTH, HEIGHT, MARGIN = 640.0, 120.0, 8.0
+
+Data = dict[str, Any]
+
+
+def rules(trial: Trial) -> tuple[Text, ...]:
+    """How the verdict came about, with this trial's own numbers."""
+    measured = sum(any(r.outcomes[i].measured for r in trial.runs if i in r.outcomes) for i in _ids(trial.runs))
+    return (
+        msg("A fact is exact: broken in one run, it is broken."),
+        msg(
+            "A measured promise is broken when at least {k} of {n} runs broke it: a healthy machine breaks it by "
+            "chance in {q} % of looks at the most, and chance may reject {error} % of trials over {m} such promises.",
+            k=needed(len(trial.runs), max(1, measured)),
+            n=len(trial.runs),
+            q=f"{100 * FALSE_FAIL:g}",
+            error=f"{100 * ERROR:g}",
+            m=measured,
+        ),
+        msg("A promise is kept when no run broke it and the last standard run found it kept."),
+        msg(
+            "The evening is held against the rest by a t interval of the logarithms, its error of {error} % shared by "
+            "{m} series; it needs {n} runs on {days} evenings.",
+            error=f"{100 * ERROR:g}",
+            m=len(trial.series),
+            n=EVENING_RUNS,
+            days=EVENINGS,
+        ),
+        msg("A part that was exchanged leaves the trial open: earlier runs do not cover the new part."),
+    )
+
+
+def _ids(runs: Sequence[TrialRun]) -> list[str]:
+    return list(dict.fromkeys(key for run in runs for key in run.outcomes))
+
+
+def _strip(key: str, runs: Sequence[TrialRun]) -> list[str]:
+    return [r.outcomes[key].outcome if key in r.outcomes else NOT_IN_RUN for r in runs]
+
+
+def data_of(trial: Trial, translate: Translate) -> Data:
+    """Everything as JSON-ready data, sentences in the reader's language."""
+    return {
+        "schema": SCHEMA,
+        "agent_version": __version__,
+        "contract": {"id": trial.contract_id},
+        "verdict": trial.verdict,
+        "headline": trial.headline.render(translate),
+        "evening": trial.evening,
+        "timezone": trial.timezone,
+        "runs": [_run(n, r) for n, r in enumerate(trial.runs, 1)],
+        "slots": _slots(trial),
+        "unread": [{"folder": u.folder, "why": u.why} for u in trial.unread],
+        "findings": [_finding(j, translate) for j in trial.judged],
+        "strips": {i: _strip(i, trial.runs) for i in _ids(trial.runs)},
+        "series": [_series(s, trial) for s in trial.series],
+        "events": [
+            {"kind": e.kind, "run": e.run, "subject": e.subject, "said": e.said.render(translate)} for e in trial.events
+        ],
+        "rules": [r.render(translate) for r in rules(trial)],
+    }
+
+
+def _run(number: int, run: TrialRun) -> Data:
+    return {
+        "number": number,
+        "folder": run.folder,
+        "at": f"{run.at:%Y-%m-%dT%H:%M:%SZ}",
+        "profile": run.profile,
+        "complete": run.complete,
+        "verdict": run.verdict,
+        "boot_id": run.boot_id,
+        "hostname": run.hostname,
+    }
+
+
+def _slots(trial: Trial) -> list[Data]:
+    slots = trial.schedule.slots if trial.schedule is not None else ()
+    return [
+        {
+            "number": s.number,
+            "at": f"{s.at:%Y-%m-%dT%H:%M:%SZ}",
+            "profile": s.profile,
+            "state": s.state,
+            "folder": s.folder,
+            "note": s.note,
+        }
+        for s in slots
+    ]
+
+
+def _finding(judged: Judged, translate: Translate) -> Data:
+    f: Finding = judged.finding
+    return {
+        "id": f.id,
+        "clause": f.clause,
+        "subject": f.subject,
+        "outcome": f.outcome,
+        "severity": f.severity,
+        "promised": f.promised,
+        "measured": f.measured,
+        "unit": f.unit,
+        "interval": None if f.interval is None else list(f.interval),
+        "limit": None if f.limit is None else {"op": f.limit.op, "value": f.limit.value, "unit": f.limit.unit},
+        "reason_code": f.reason_code,
+        "reason": f.reason.render(translate),
+        "ref": f.ref,
+        "runs": list(judged.runs),
+    }
+
+
+def _series(one: Series, trial: Trial) -> Data:
+    hours: dict[int, list[float]] = {}
+    for number, point in one.points:
+        hours.setdefault(local_hour(trial.runs[number - 1], trial.timezone), []).append(point.value)
+    evening = {s.run for s in one.samples if s.evening}
+    return {
+        "key": one.key,
+        "unit": one.unit,
+        "limit": one.limit,
+        "points": [
+            {
+                "run": n,
+                "value": p.value,
+                "interval": [p.low, p.high],
+                "depth": p.depth,
+                "weak": p.weak,
+                "evening": n in evening,
+            }
+            for n, p in one.points
+        ],
+        "hours": [{"hour": h, "runs": len(v), "median": median(v)} for h, v in sorted(hours.items())],
+        "evening_drop": None
+        if one.drop is None
+        else {
+            "share": one.drop.share,
+            "interval": [one.drop.low, one.drop.high],
+            "evening_runs": one.drop.evening_runs,
+        },
+        "drift": None
+        if one.drift is None
+        else {"share": one.drift.share, "interval": [one.drift.low, one.drift.high], "since_run": one.drift.since},
+    }
+
+
+def _shares(found: Union[Drop, Drift], **more: Optional[int]) -> Data:
+    return {"share": found.share, "interval": [found.low, found.high], **more}
+
+
+def render(trial: Trial, name: str, translate: Translate, language: str) -> str:
+    """``html``, ``md`` or ``json``. KeyError for another name."""
+    data = data_of(trial, translate)
+    if name == "json":
+        return json.dumps(data, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    return {"md": _markdown, "html": _html}[name](data, translate, language)
+
+
+# ---- Markdown
+
+
+def _markdown(data: Data, translate: Translate, language: str) -> str:
+    return "\n".join(_lines(data, translate)) + "\n"
+
+
+def _lines(data: Data, t: Translate) -> Iterator[str]:
+    yield f"# {_say(t, msg('Trial: {verdict}', verdict=VERDICTS[data['verdict']]))}"
+    yield ""
+    yield _cell(data["headline"])
+    yield ""
+    yield from _table([msg("Promise"), msg("Outcome"), msg("Runs"), msg("Why")], map(_finding_row, data["findings"]), t)
+    if data["events"]:
+        yield f"## {_say(t, msg('What happened'))}"
+        yield ""
+        for e in data["events"]:
+            yield f"- {_say(t, msg('run {n}', n=e['run']))}: {_cell(e['said'])}"
+        yield ""
+    if data["series"]:
+        heads = [msg("Number"), msg("Median"), msg("Limit"), msg("Evening drop"), msg("Change over the trial")]
+        yield from _table(heads, map(_series_row, data["series"]), t)
+    heads = [msg("Run"), msg("Begun (UTC)"), msg("Profile"), msg("Verdict"), msg("Folder")]
+    rows = ([r["number"], r["at"], r["profile"], r["verdict"] or NOT_IN_RUN, r["folder"]] for r in data["runs"])
+    yield from _table(heads, rows, t)
+    missed = [s for s in data["slots"] if s["state"] != "done" or s["note"]]
+    if missed:
+        rows = ([s["number"], s["at"], s["state"], s["note"] or ""] for s in missed)
+        yield from _table([msg("Slot"), msg("Planned (UTC)"), msg("State"), msg("Note")], rows, t)
+    for u in data["unread"]:
+        yield f"- {_say(t, msg('{folder} cannot be read: {why}', folder=u['folder'], why=u['why']))}"
+    yield f"## {_say(t, msg('Rules'))}"
+    yield ""
+    for rule in data["rules"]:
+        yield f"- {_cell(rule)}"
+
+
+def _finding_row(f: Data) -> list[Any]:
+    runs = ", ".join(map(str, f["runs"]))
+    outcome = f["outcome"] + (" (advisory)" if f["severity"] == "advisory" else "")
+    return [f"{f['id']} {f['promised']}".strip(), f"{SIGNS[f['outcome']]} {outcome}", runs, f["reason"]]
+
+
+def _series_row(s: Data) -> list[Any]:
+    middle = median(p["value"] for p in s["points"])
+    limit = NOT_IN_RUN if s["limit"] is None else f"{s['limit']:g}"
+    return [s["key"], f"{middle:.4g} {s['unit']}", limit, _share(s["evening_drop"]), _share(s["drift"])]
+
+
+def _share(found: Optional[Data]) -> str:
+    if found is None:
+        return NOT_IN_RUN
+    low, high = found["interval"]
+    return f"{100 * found['share']:+.1f} % ({100 * low:+.1f} … {100 * high:+.1f})"
+
+
+def _table(heads: Sequence[Text], rows: Any, t: Translate) -> Iterator[str]:
+    yield "| " + " | ".join(_say(t, h) for h in heads) + " |"
+    yield "|" + "---|" * len(heads)
+    for row in rows:
+        yield "| " + " | ".join(_cell(str(c)) for c in row) + " |"
+    yield ""
+
+
+def _say(t: Translate, text: Text) -> str:
+    return _cell(text.render(t))
+
+
+def _cell(text: str) -> str:
+    safe = one_line(text).replace("&", "&amp;").replace("<", "&lt;")
+    return safe.replace("\\", "\\\\").replace("|", "\\|").replace("`", "\\`")
+
+
+# ---- HTML
+
+
+def _html(data: Data, translate: Translate, language: str) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(str(resources.path("templates"))),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
+        finalize=_harmless,
+    )
+    environment.globals.update(_=translate, gettext=translate)
+    style = Markup(resources.path("templates", "report.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
+    return environment.get_template("trial.html.j2").render(
+        d=data,
+        verdict=VERDICTS[data["verdict"]].render(translate),
+        tone={"accepted": "good", "rejected": "bad"}.get(data["verdict"], "open"),
+        tones=TONES,
+        signs=SIGNS,
+        charts=[chart(s, len(data["runs"])) for s in data["series"]],
+        share=_share,
+        style=style,
+        lang={"zh": "zh-Hans"}.get(language, language),
+    )
+
+
+def _harmless(value: Any) -> Any:
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def chart(series: Mapping[str, Any], runs: int) -> Data:
+    """Coordinates of a picture of 640 × 120: each run's interval as a bar, its value as a dot, the limit as a line."""
+    points = series["points"]
+    ends = [end for p in points for end in p["interval"]] + ([] if series["limit"] is None else [series["limit"]])
+    low, high = min(ends), max(ends)
+    room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
+    low, high = low - room, high + room
+
+    def across(run: int) -> float:
+        return round(MARGIN + (WIDTH - 2 * MARGIN) * (run - 0.5) / max(1, runs), 1)
+
+    def down(value: float) -> float:
+        return float(round(MARGIN + (HEIGHT - 2 * MARGIN) * (high - value) / (high - low), 1))
+
+    return {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "limit": None if series["limit"] is None else down(series["limit"]),
+        "dots": [
+            {
+                "x": across(p["run"]),
+                "y": down(p["value"]),
+                "top": down(p["interval"][1]),
+                "bottom": down(p["interval"][0]),
+                "evening": p["evening"],
+                "title": f"{p['run']}: {p['value']:.4g} {series['unit']}",
+            }
+            for p in points
+        ],
+    }

@@ -1,0 +1,170 @@
+"""``accept trial report``: from folders to documents; hostile strings, many runs, what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import time
+import tracemalloc
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.checks import grammars
+from agent.contract import load as load_contract
+from agent.evidence import write_atomic
+from agent.model import Attempt, Block, Finding, Limit, Measurement, Run, Scope, Session
+from agent.result import dumps, to_json
+from agent.text import msg
+from agent.trial import document
+from agent.trial.judge import judge
+from agent.trial.runs import load_runs
+from tests.runs import accept
+from tests.trial.simulated import TEXT
+
+HOSTILE = "<script>alert(1)</script>|`\u202e"
+KEY = "network[public].download"
+
+
+def made(number: int, sha256: str, **changed: Any) -> Run:
+    at = f"2026-11-{1 + number // 24 % 28:02d}T{number % 24:02d}:00:00Z"
+    blocks = tuple(Block(500.0 + k + number % 7, samples=(500.0,) * 60, conditions={"network": "a"}) for k in range(6))
+    taken = Measurement(KEY, "Mbit/s", "median of repetitions", (Attempt(blocks, "standard", at),))
+    limit = Limit(">=", 475.0, "Mbit/s", 0.05)
+    found = (
+        Finding("gpu.count", "gpu.count", "pass", "breach", "2", "kept", msg("kept"), measured=2),
+        Finding(KEY, KEY, "pass", "breach", ">= 500", "kept", msg("kept"), limit=limit, measurements=(KEY,)),
+    )
+    base = Run(
+        run_id=f"r{number}",
+        agent_version="0",
+        complete=True,
+        started_at=at,
+        finished_at=at,
+        contract_id=None,
+        contract_sha256=sha256,
+        contract_header={},
+        attempt=None,
+        sessions=(Session("boot-1", ("accept",), 0, None),),
+        stack={},
+        node={"hostname": HOSTILE, "identity": "aaaa", "gpus": [{"slot": "0000:1b:00.0", "uuid": "GPU-1"}]},
+        scope=Scope(),
+        verdict="accepted",
+        headline=msg("2 kept"),
+        findings=found,
+        measurements=(taken,),
+        steps=(),
+        profile="standard",
+    )
+    return replace(base, **changed)
+
+
+def folder_of(tmp_path: Path, count: int, **changed: Any) -> Path:
+    (tmp_path / "contract.yaml").write_text(TEXT, encoding="utf-8")
+    sha256 = load_contract(tmp_path / "contract.yaml", grammars()).sha256
+    for number in range(count):
+        run = tmp_path / f"{number:04d}"
+        run.mkdir()
+        write_atomic(run / "result.json", dumps(to_json(made(number, sha256, **changed))).encode())
+    return tmp_path
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, Any]]) -> None:
+        self.seen.append(tag)
+
+
+def test_three_documents_are_written_and_the_status_is_the_verdict(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, 20)
+    done = accept("trial", "report", str(folder), cwd=tmp_path)
+    assert done.code in (0, 3), done.said
+    data = json.loads((folder / "trial-report.json").read_text())
+    assert data["schema"] == "accept.trial-report/1"
+    assert data["verdict"] == {0: "accepted", 3: "inconclusive"}[done.code]
+    assert len(data["runs"]) == 20
+    (series,) = data["series"]
+    assert series["limit"] == 475.0
+    assert sum(h["runs"] for h in series["hours"]) == 20
+    assert (folder / "trial.md").read_text().startswith("# ")
+    assert "<svg" in (folder / "trial.html").read_text()
+
+
+def test_a_hostile_machine_cannot_write_into_the_report(tmp_path: Path) -> None:
+    hostile = Finding("gpu.count", "gpu.count", "fail", "breach", HOSTILE, "x", msg("{w}", w=HOSTILE), measured=2)
+    folder = folder_of(tmp_path, 3, findings=(hostile,))
+    done = accept("trial", "report", str(folder), cwd=tmp_path)
+    assert done.code == 1
+    page = (folder / "trial.html").read_text()
+    tags = Tags()
+    tags.feed(page)
+    assert "script" not in tags.seen
+    assert "\u202e" not in page
+    assert "<script" not in (folder / "trial.md").read_text()
+
+
+def test_runs_of_another_contract_and_torn_ones_are_named_and_not_judged(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, 3)
+    other = folder / "0009"
+    other.mkdir()
+    write_atomic(other / "result.json", dumps(to_json(made(9, "d" * 64))).encode())
+    torn = folder / "0010"
+    torn.mkdir()
+    (torn / "result.json").write_text('{"half": ')
+    begun = folder / "0011"
+    begun.mkdir()
+    (begun / "run.json").write_text("{}")
+    done = accept("trial", "report", str(folder), "--format", "json", cwd=tmp_path)
+    data = json.loads(done.out)
+    assert [u["folder"] for u in data["unread"]] == ["0010", "0011", "0009"]
+    assert len(data["runs"]) == 3
+
+
+def test_an_empty_folder_is_no_trial(tmp_path: Path) -> None:
+    done = accept("trial", "report", str(tmp_path), cwd=tmp_path)
+    assert done.code == 2
+    assert "holds no run" in done.err
+
+
+def test_five_hundred_runs_are_read_judged_and_written_in_seconds(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, 500)
+    contract = load_contract(folder / "contract.yaml", grammars())
+    tracemalloc.start()
+    begun = time.process_time()
+    runs, _unread = load_runs(folder)
+    trial = judge(runs, contract)
+    pages = [document.render(trial, kind, str, "en") for kind in document.FORMATS]
+    spent = time.process_time() - begun
+    _now, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(runs) == 500
+    assert all(pages)
+    assert spent < 15, "5 s, and three times that for tracing memory"
+    assert most < 300e6
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_documents_exist_in_both_languages(tmp_path: Path, language: str) -> None:
+    folder = folder_of(tmp_path, 4)
+    done = accept("trial", "report", str(folder), "--lang", language, "--format", "html", cwd=tmp_path)
+    assert f'lang="{"en" if language == "en" else "zh-Hans"}"' in done.out
+
+
+def test_a_trial_of_one_minute_steps_runs_for_real_and_its_status_is_told(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("version: 1\ncpu: {vcpus: '>= 1'}\n")
+    first = accept(
+        "trial", "run", "c.yaml", "--dir", "t", "--every", "60s", "--for", "120s", "--due", cwd=tmp_path, timeout=120
+    )
+    assert first.code == 0, first.said
+    assert "run 1 of 2: done" in first.out
+    status = accept("trial", "status", "t", cwd=tmp_path)
+    assert "run 2 of 2: planned" in status.out
+    assert "nobody works on it now" in status.out
+    report = accept("trial", "report", "t", cwd=tmp_path)
+    assert report.code == 3
+    assert "1 of 2 runs done" in report.said
