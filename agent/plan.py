@@ -125,6 +125,20 @@ def arrange(steps: Iterable[Step], options: Options) -> Plan:
     return _fit(planned, entries, options.budget_s)
 
 
+def folded(entries: Iterable[ScopeEntry]) -> tuple[ScopeEntry, ...]:
+    """One entry a clause: ``p2p_bandwidth`` for the measurements of its 56 pairs."""
+    return tuple(dict.fromkeys(ScopeEntry(e.key.partition("@")[0], e.why) for e in entries))
+
+
+def clauses_of(keys: Iterable[str]) -> str:
+    """Measurement keys as a person reads them: ``gemm.bf16 (8), gemm.spread``."""
+    counted: dict[str, int] = {}
+    for key in keys:
+        clause = key.partition("@")[0]
+        counted[clause] = counted.get(clause, 0) + 1
+    return ", ".join(f"{clause} ({n})" if n > 1 else clause for clause, n in counted.items())
+
+
 def _fit(planned: list[Planned], shortened: list[ScopeEntry], budget_s: float) -> Plan:
     """Shorten the longest first, then leave the longest out: with little time, everything is touched."""
     left: list[ScopeEntry] = []

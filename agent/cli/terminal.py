@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from agent.bench.step import Look
 from agent.model import Finding, Run
-from agent.plan import FACTS_S, Plan, Planned
+from agent.plan import FACTS_S, Plan, Planned, folded
 from agent.quantity import format_quantity
 from agent.report import looks
 from agent.report.clean import visible
@@ -137,8 +137,8 @@ def plan_lines(plan: Plan, header: Mapping[str, Any]) -> list[Text]:
         lines.append(msg("writes at most {bytes} of test files, removed afterwards", bytes=_bytes(plan.written)))
     if plan.sent:
         lines.append(msg("moves at most {bytes} over the network", bytes=_bytes(plan.sent)))
-    lines += [msg("left out: {key}: {why}", key=e.key, why=e.why) for e in plan.left_out]
-    lines += [msg("shortened: {key}: {why}", key=e.key, why=e.why) for e in plan.shortened]
+    lines += [msg("left out: {key}: {why}", key=e.key, why=e.why) for e in folded(plan.left_out)]
+    lines += [msg("shortened: {key}: {why}", key=e.key, why=e.why) for e in folded(plan.shortened)]
     return lines
 
 

@@ -14,7 +14,7 @@ from agent.cli.terminal import Terminal, duration, plan_lines
 from agent.course import Course
 from agent.evidence import Store
 from agent.host import LiveHost
-from agent.plan import Options, unknown_patterns
+from agent.plan import Options, clauses_of, unknown_patterns
 from agent.text import msg
 
 
@@ -57,7 +57,7 @@ def command(
     for line in plan_lines(plan, read.header):
         terminal.say(line)
     for planned in plan.steps:
-        keys = ", ".join(planned.step.keys)
+        keys = clauses_of(planned.step.keys)
         terminal.raw(f"  {duration(planned.cost.seconds):>8}  {planned.step.name}  ({keys})")
     waiting = {k for p in plan.steps for k in p.step.keys}
     blind = [
