@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, Optional
 from urllib.parse import quote
 
+from markupsafe import escape
+
 from agent.evidence import EVIDENCE, MANIFEST, sha256
 from agent.report.clean import decoded, one_line, shortened, visible
 
 HEAD, TAIL = 3072, 1024
-_PAGE = 256 * 1024
+_PAGE = 128 * 1024  # as the page holds it: a quote takes five bytes there
 _MOST_FILES = 12
 _META = "meta.json"
 
@@ -69,7 +71,7 @@ def digest(folder: Optional[Path]) -> Optional[str]:
 
 
 class _Room:
-    """How many bytes of raw output the page still takes."""
+    """How many bytes of raw output the page still takes, escaped as they are."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -119,13 +121,14 @@ def _streams(place: Path, room: _Room) -> Iterator[Stream]:
 
 def _stream(path: Path, place: Path, room: _Room) -> Stream:
     size = path.stat().st_size
-    shown = room.take(min(size, HEAD + TAIL))
     with path.open("rb") as source:
-        head = source.read(HEAD + TAIL if size <= HEAD + TAIL else HEAD) if shown else b""
+        head = source.read(HEAD + TAIL if size <= HEAD + TAIL else HEAD)
         tail = b""
-        if shown and size > HEAD + TAIL:
+        if size > HEAD + TAIL:
             source.seek(-TAIL, 2)
             tail = source.read()
+    if not room.take(len(escape(visible(decoded(head + tail))).encode())):
+        head = tail = b""
     name = str(path.relative_to(place))
     return Stream(
         name=one_line(name),

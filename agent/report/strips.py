@@ -19,14 +19,15 @@ from agent.result import clause_of, last_counted
 from agent.text import Text, Translate, msg
 
 _MOST_SAMPLES = 12
+_MOST_LINES = 240  # lines of samples on a page
 _PADDING = 0.06
 
 
 @dataclass(frozen=True)
-class Dot:
-    """``at`` is the place on the axis in percent; ``kind`` is now, earlier or void."""
+class Dots:
+    """All dots of one kind (now, earlier or void) as one SVG path of points with round ends."""
 
-    at: float
+    d: str
     kind: str
 
 
@@ -49,7 +50,7 @@ class Strip:
     value: str
     interval: str
     tone: str
-    dots: tuple[Dot, ...]
+    dots: tuple[Dots, ...]
     band: Optional[tuple[float, float]]
     middle: Optional[float]
     says: str
@@ -71,6 +72,7 @@ class Chart:
     limit_at: Optional[float]
     strips: tuple[Strip, ...]
     places: str
+    cut: bool = False
 
     @property
     def many(self) -> bool:
@@ -103,7 +105,23 @@ def charts(run: Run, translate: Translate) -> tuple[Chart, ...]:
     groups: dict[str, list[Measurement]] = {}
     for m in run.measurements:
         groups.setdefault(clause_of(m), []).append(m)
-    return tuple(_chart(clause, ms, findings, labels, translate) for clause, ms in groups.items())
+    return _within(tuple(_chart(clause, ms, findings, labels, translate) for clause, ms in groups.items()))
+
+
+def _within(found: tuple[Chart, ...]) -> tuple[Chart, ...]:
+    """The tables of samples as far as a page takes them, those of what is not kept first; all are in the result."""
+    left = _MOST_LINES
+    whole: set[str] = set()
+    for chart in sorted(found, key=lambda c: all(s.tone == "good" for s in c.strips)):
+        lines = sum(len(s.blocks) for s in chart.strips)
+        if lines <= left:
+            left -= lines
+            whole.add(chart.key)
+    return tuple(c if c.key in whole else _without_blocks(c) for c in found)
+
+
+def _without_blocks(chart: Chart) -> Chart:
+    return replace(chart, strips=tuple(replace(s, blocks=()) for s in chart.strips), cut=True)
 
 
 def counted_median(m: Measurement) -> Optional[float]:
@@ -229,10 +247,14 @@ def _strip(
     )
 
 
-def _dots(m: Measurement, counted: Optional[Attempt], axis: _Axis) -> Iterable[Dot]:
+def _dots(m: Measurement, counted: Optional[Attempt], axis: _Axis) -> Iterable[Dots]:
+    places: dict[str, list[float]] = {"void": [], "earlier": [], "now": []}
     for attempt in m.attempts:
         kind = "now" if attempt is counted else ("void" if attempt.void else "earlier")
-        yield from (Dot(axis.at(v), kind) for v in _values(attempt))
+        places[kind] += [axis.at(v) for v in _values(attempt)]
+    for kind, found in places.items():
+        if found:
+            yield Dots("".join(f"M{round(10 * at)} 13h0" for at in found), kind)
 
 
 def _remarks(m: Measurement, translate: Translate) -> Iterable[str]:

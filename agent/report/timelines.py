@@ -56,6 +56,13 @@ class _Card:
     clock: Series
     reasons: list[tuple[float, Optional[int]]]
 
+    @property
+    def kind(self) -> str:
+        """How its curves look: broken, held down by heat or a brake for more than a hundredth of the time, or quiet."""
+        if self.broken:
+            return "bad"
+        return "odd" if (_share(self, FAULT_BITS) or 0.0) > 0.01 else "each"
+
 
 def timelines(run: Run, folder: Optional[Path], translate: Translate) -> tuple[Plot, ...]:
     """At most three, the full load first; none where no telemetry was recorded."""
@@ -162,12 +169,13 @@ def _panel(
 
 def _curves(reduced: Sequence[Sequence[Bucket]], cards: Sequence[_Card], x: Axis, y: Axis) -> Iterable[Curve]:
     """The cards that kept everything in grey, the broken ones above them; many cards as their range and median."""
-    quiet = [parts for parts, card in zip(reduced, cards) if not card.broken]
+    quiet = [parts for parts, card in zip(reduced, cards) if card.kind == "each"]
     if len(cards) > _EACH and quiet:
         yield from _range(quiet, x, y)
     else:
         yield from (Curve(_line(parts, x, y), "each") for parts in quiet)
-    yield from (Curve(_line(p, x, y), "bad", c.label) for p, c in zip(reduced, cards) if c.broken)
+    loud = ((p, c) for p, c in zip(reduced, cards) if c.kind != "each")
+    yield from (Curve(_line(p, x, y), c.kind, c.label) for p, c in loud)
 
 
 def _line(parts: Sequence[Bucket], x: Axis, y: Axis) -> str:
@@ -192,7 +200,7 @@ def state(bits: Optional[int]) -> Optional[str]:
 
 
 def _rows(cards: Sequence[_Card], x: Axis) -> Iterable[Row]:
-    shown = list(cards) if len(cards) <= _MOST_ROWS else [c for c in cards if c.broken or _share(c, FAULT_BITS)]
+    shown = list(cards) if len(cards) <= _MOST_ROWS else [c for c in cards if c.kind != "each"]
     rank: Callable[[str], int] = ("cap", "bad").index
     for card in shown[:_MOST_ROWS]:
         found = stretches([(t, state(bits)) for t, bits in card.reasons], x.low, x.high, _BUCKETS, rank)
@@ -206,12 +214,14 @@ def _share(card: _Card, mask: int) -> Optional[float]:
 
 
 def _keys(cards: Sequence[_Card], translate: Translate) -> Iterable[Key]:
-    broken = [c.label for c in cards if c.broken]
-    rest = len(cards) - len(broken)
-    if broken:
-        yield Key("bad", ", ".join(broken[:6]) + (" …" if len(broken) > 6 else ""))
+    for kind in ("bad", "odd"):
+        names = [c.label for c in cards if c.kind == kind]
+        if names:
+            yield Key(kind, ", ".join(names[:6]) + (" …" if len(names) > 6 else ""))
+    rest = sum(c.kind == "each" for c in cards)
     if rest:
-        yield Key("each", (msg("the other {n} GPUs", n=rest) if broken else msg("{n} GPUs", n=rest)).render(translate))
+        alone = rest == len(cards)
+        yield Key("each", (msg("{n} GPUs", n=rest) if alone else msg("the other {n} GPUs", n=rest)).render(translate))
     if any(_share(c, FAULT_BITS) for c in cards):
         yield Key("band-bad", msg("heat or power brake").render(translate))
     if any(_share(c, CAP_BIT) for c in cards):

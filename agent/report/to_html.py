@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Optional
@@ -20,13 +21,29 @@ FORMAT = "html"
 EXTENSION = "html"
 _TEMPLATE = "report.html.j2"
 _STYLE = "report.css"
+_BETWEEN = re.compile(r">\s*\n\s*<")
 
 
 def render(run: Run, folder: Optional[Path], translate: Translate, language: str) -> str:
     """The page; everything from the machine or the contract is escaped."""
     shown = view(run, folder, translate, language)
     page = environment(translate).get_template(_TEMPLATE)
-    return page.render(v=shown, style=style(), running=_running(shown), lang=html_language(language))
+    return compact(page.render(v=shown, style=style(_running(shown)), lang=html_language(language)))
+
+
+def compact(page: str) -> str:
+    """Without the templates' indentation between tags; raw output keeps its own. A ``>`` in a text is escaped."""
+    parts = page.split("<pre")
+    return "<pre".join([_squeezed(parts[0]), *(_after_pre(part) for part in parts[1:])])
+
+
+def _after_pre(part: str) -> str:
+    raw, end, rest = part.partition("</pre>")
+    return raw + end + _squeezed(rest)
+
+
+def _squeezed(text: str) -> str:
+    return _BETWEEN.sub(">\n<", text)
 
 
 @lru_cache(maxsize=4)
@@ -57,13 +74,13 @@ def _harmless(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _running(v: View) -> Markup:
+def _running(v: View) -> str:
     """The header and footer of every printed page: what it is of, the verdict, the digest."""
     left = shortened(v.title, 60) + (f" · {shortened(v.server, 40)}" if v.server else "")
     foot = f"{shortened(v.run_id, 50)}" + (f" · sha256 {v.digest[:16]}…" if v.digest else "")
     boxes = {"top-left": left, "top-right": f"{v.look.sigil} {v.verdict}", "bottom-left": foot}
     rules = "".join(f"@{name}{{content:{css_string(text)}}}" for name, text in boxes.items())
-    return Markup("@page{{{}}}").format(Markup(rules))  # noqa: S704
+    return f"@page{{{rules}}}"
 
 
 def css_string(text: str) -> str:
@@ -71,10 +88,14 @@ def css_string(text: str) -> str:
     return '"' + "".join(c if c.isascii() and c.isalnum() else f"\\{ord(c):x} " for c in text) + '"'
 
 
+def style(more: str = "") -> Markup:
+    """Our own style sheet and rules that :func:`css_string` made harmless: the one thing that is not escaped."""
+    return Markup(_sheet() + more)  # noqa: S704
+
+
 @lru_cache(maxsize=1)
-def style() -> Markup:
-    """Our own style sheet, the one thing that is not escaped."""
-    return Markup(resources.path("templates", _STYLE).read_text(encoding="utf-8"))  # noqa: S704
+def _sheet() -> str:
+    return resources.path("templates", _STYLE).read_text(encoding="utf-8")
 
 
 def html_language(language: str) -> str:

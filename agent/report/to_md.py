@@ -27,7 +27,7 @@ def render(run: Run, folder: Optional[Path], translate: Translate, language: str
     return "\n".join(parts) + "\n"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """No character of ``text`` is markup, a link or a mention."""
     return _MARKUP.sub(r"\\\1", shortened(one_line(text), _LONGEST)).replace("://", r":\/\/")
 
@@ -45,16 +45,16 @@ def _cell_code(text: str) -> str:
 
 
 def _head(v: View) -> Iterable[str]:
-    yield f"# {v.look.sigil} {_escaped(v.verdict)}: {_escaped(v.headline)}"
+    yield f"# {v.look.sigil} {escaped(v.verdict)}: {escaped(v.headline)}"
     yield ""
-    yield from (f"- **{_escaped(f.label)}**: {_escaped(f.value)}" for f in v.facts)
+    yield from (f"- **{escaped(f.label)}**: {escaped(f.value)}" for f in v.facts)
     yield ""
-    yield " ".join(_escaped(s) for s in v.summary.sentences)
+    yield " ".join(escaped(s) for s in v.summary.sentences)
     yield ""
 
 
 def _heading(text: Text, translate: Translate, count: Optional[int] = None) -> str:
-    return f"## {_escaped(text.render(translate))}" + (f" ({count})" if count is not None else "")
+    return f"## {escaped(text.render(translate))}" + (f" ({count})" if count is not None else "")
 
 
 def _list(heading: Text, lines: Iterable[str], translate: Translate) -> Iterable[str]:
@@ -64,7 +64,7 @@ def _list(heading: Text, lines: Iterable[str], translate: Translate) -> Iterable
 
 
 def _sections(v: View, translate: Translate) -> Iterable[str]:
-    yield from _list(msg("What is asked for"), map(_escaped, v.asked), translate)
+    yield from _list(msg("What is asked for"), map(escaped, v.asked), translate)
     for heading, rows in (
         (msg("Broken promises"), v.broken),
         (msg("What could not be verified"), v.unverified),
@@ -80,7 +80,7 @@ def _table(heading: Text, rows: tuple[Row, ...], translate: Translate) -> Iterab
         return
     names = (msg("Promise"), msg("Promised"), msg("Measured"), msg("Against the promise"), msg("Why"), msg("Evidence"))
     yield from (_heading(heading, translate, len(rows)), "")
-    yield "| | " + " | ".join(_escaped(n.render(translate)) for n in names) + " |"
+    yield "| | " + " | ".join(escaped(n.render(translate)) for n in names) + " |"
     yield "|---" * (len(names) + 1) + "|"
     for row in rows:
         yield from _row(row, translate)
@@ -88,19 +88,17 @@ def _table(heading: Text, rows: tuple[Row, ...], translate: Translate) -> Iterab
 
 
 def _row(row: Row, translate: Translate) -> Iterable[str]:
-    ref = f" ({_escaped(row.ref)})" if row.ref else ""
+    ref = f" ({escaped(row.ref)})" if row.ref else ""
     asked = msg("To be granted: {what}", what=row.grant or "").render(translate)
-    grant = f" **{_escaped(asked)}**" if row.grant else ""
-    name = f"{_escaped(row.title)}{ref}<br>{_cell_code(row.key)}"
-    spread = f" ({_escaped(row.interval)})" if row.interval else ""
-    yield _cells(row.look.sigil, name, _escaped(row.promised), _escaped(row.measured) + spread, _escaped(row.gap),
-                 _escaped(row.why) + grant, _links(row.evidence))  # fmt: skip
+    grant = f" **{escaped(asked)}**" if row.grant else ""
+    name = f"{escaped(row.title)}{ref}<br>{_cell_code(row.key)}"
+    spread = f" ({escaped(row.interval)})" if row.interval else ""
+    yield _cells(row.look.sigil, name, escaped(row.promised), escaped(row.measured) + spread, escaped(row.gap),
+                 escaped(row.why) + grant, _links(row.evidence))  # fmt: skip
     if row.several and any(s.measured != row.measured for s in row.subjects):
         for s in row.subjects:
-            spread = f" ({_escaped(s.interval)})" if s.interval else ""
-            yield _cells(
-                "", _escaped(s.label), "", _escaped(s.measured) + spread, _escaped(s.gap), "", _links(s.evidence)
-            )
+            spread = f" ({escaped(s.interval)})" if s.interval else ""
+            yield _cells("", escaped(s.label), "", escaped(s.measured) + spread, escaped(s.gap), "", _links(s.evidence))
 
 
 def _cells(*cells: str) -> str:
@@ -108,7 +106,7 @@ def _cells(*cells: str) -> str:
 
 
 def _links(links: tuple[Link, ...]) -> str:
-    return " ".join(f"[{_escaped(e.text)}](<{e.href}>)" if e.href else _cell_code(e.text) for e in links)
+    return " ".join(f"[{escaped(e.text)}](<{e.href}>)" if e.href else _cell_code(e.text) for e in links)
 
 
 def _charts(v: View, translate: Translate) -> Iterable[str]:
@@ -119,31 +117,31 @@ def _charts(v: View, translate: Translate) -> Iterable[str]:
 def _chart(chart: Chart, translate: Translate) -> Iterable[str]:
     heading = msg("Measured: {what}", what=chart.title)
     names = (msg("Where"), msg("Attempt and depth"), msg("Block"), msg("Conditions"))
-    yield from (f"<details><summary>{_escaped(heading.render(translate))}</summary>", "")
-    yield "| " + " | ".join(_escaped(n.render(translate)) for n in names) + " |"
+    yield from (f"<details><summary>{escaped(heading.render(translate))}</summary>", "")
+    yield "| " + " | ".join(escaped(n.render(translate)) for n in names) + " |"
     yield "|---" * len(names) + "|"
     for strip in chart.strips:
         for b in strip.blocks:
             yield _cells(
-                _escaped(strip.label), _escaped(b.attempt), _escaped(f"{b.value} {chart.unit}"), _escaped(b.conditions)
+                escaped(strip.label), escaped(b.attempt), escaped(f"{b.value} {chart.unit}"), escaped(b.conditions)
             )
     yield from ("", "</details>", "")
 
 
 def _scope(v: View, translate: Translate) -> Iterable[str]:
     def lines(entries: tuple[Named, ...]) -> Iterable[str]:
-        return (f"{_escaped(e.title)} {_code(e.key)}: {_escaped(e.why)}" for e in entries)
+        return (f"{escaped(e.title)} {_code(e.key)}: {escaped(e.why)}" for e in entries)
 
     yield from _list(msg("Left out of this run"), lines(v.left_out), translate)
     yield from _list(msg("Shortened"), lines(v.shortened), translate)
     yield from _list(msg("Waits for the trial"), lines(v.pending), translate)
-    yield from _list(msg("Terms no agent can verify"), (_escaped(t.text) for t in v.terms), translate)
-    yield from _list(msg("Notes"), map(_escaped, v.notes), translate)
+    yield from _list(msg("Terms no agent can verify"), (escaped(t.text) for t in v.terms), translate)
+    yield from _list(msg("Notes"), map(escaped, v.notes), translate)
 
 
 def _foot(v: View, translate: Translate) -> Iterable[str]:
-    yield _escaped(msg("contract: sha256 {digest}", digest=v.contract_sha256).render(translate)) + "  "
+    yield escaped(msg("contract: sha256 {digest}", digest=v.contract_sha256).render(translate)) + "  "
     digest = msg("run digest: sha256 {digest}", digest=v.digest) if v.digest else msg(
         "run digest: the sha256 of manifest.json, printed when the run ends"
     )  # fmt: skip
-    yield _escaped(digest.render(translate))
+    yield escaped(digest.render(translate))

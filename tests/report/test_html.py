@@ -106,7 +106,8 @@ def test_what_a_reader_needs_is_in_order(tmp_path: Path) -> None:
     text = "".join(_Page(html[html.index("<body>") : html.index("</html>")]).text)
     order = ["Rejected", "66 kept, 17 broken", "3 of 4 of this contract", "In plain words", "What is asked for",
              "Broken promises", "below-limit", "What could not be verified", "To be granted or installed",
-             "Answers to objections", "Kept promises", "How the machine hangs together", "Full load", "Measurements", "another program of yours was writing", "second by second", "Waits for the trial",
+             "Answers to objections", "Kept promises", "How the machine hangs together", "Full load",
+             "Measurements", "another program of yours was writing", "second by second", "Waits for the trial",
              "Terms no agent can verify", "The machine", "Raw output", "Digest of the run", "none yet"]  # fmt: skip
     at = 0
     for words in order:

@@ -8,12 +8,27 @@ from typing import Optional
 import click
 
 from agent import report
-from agent.cli.shared import LANGUAGE, RUN_FOLDER, checks, emit, fail, fail_text, language_of, load_run
+from agent.cli.shared import (
+    LANGUAGE,
+    RUN_FOLDER,
+    checks,
+    emit,
+    fail,
+    fail_text,
+    language_of,
+    load_run,
+    translate_for,
+)
+from agent.evidence import write_atomic
+from agent.text import msg
+from agent.verdict import Exit
 
 
 @click.command(name="report")
 @click.argument("run", type=RUN_FOLDER)
-@click.option("--format", "name", default="txt", help="html, md, txt (for a chat or ticket), json, junit or csv.")
+@click.option(
+    "--format", "name", default="txt", help="html, md, txt (for a chat), json, junit, csv, prom or pdf."
+)
 @click.option("--redact", is_flag=True, help="Replace names, addresses, serials, paths and secrets.")
 @click.option("--also", metavar="WORD", multiple=True, help="With --redact: replace this word too (repeatable).")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
@@ -22,10 +37,33 @@ def command(
     run: Path, name: str, redact: bool, also: tuple[str, ...], output: Optional[Path], lang: Optional[str]
 ) -> None:
     """Render a run again, in another format or language."""
-    formats = report.renderers()
+    formats = sorted({*report.renderers(), "pdf"})
     if name not in formats:
-        fail(f"accept: no format “{name}”; there are {', '.join(sorted(formats))}")
-    emit(_redacted(run, name, also, lang) if redact else report.render(load_run(run, lang), name, run, lang), output)
+        fail(f"accept: no format “{name}”; there are {', '.join(formats)}")
+    kind = "html" if name == "pdf" else name
+    text = _redacted(run, kind, also, lang) if redact else report.render(load_run(run, lang), kind, run, lang)
+    if name == "pdf":
+        _write_pdf(text, output, language_of(lang))
+    else:
+        emit(text, output)
+
+
+def _write_pdf(page: str, output: Optional[Path], language: str) -> None:
+    from agent.report.pdf import PdfError, missing_font, pdf
+
+    if output is None:
+        fail_text(msg("a PDF needs a file to go to: -o report.pdf"), language)
+    try:
+        made = pdf(page)
+    except PdfError as error:
+        fail_text(error.text, language, Exit.AGENT_FAILED)
+    lacking = missing_font(page)
+    if lacking is not None:
+        click.echo(f"accept: {lacking.render(translate_for(language))}", err=True)
+    try:
+        write_atomic(output, made)
+    except OSError as error:
+        fail(f"accept: {output} cannot be written: {error.strerror}")
 
 
 def _redacted(run: Path, name: str, also: tuple[str, ...], lang: Optional[str]) -> str:

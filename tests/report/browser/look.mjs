@@ -30,8 +30,8 @@ async function look(browser, file, name, options) {
     width: document.documentElement.scrollWidth,
     verdictBottom: document.querySelector("h1").getBoundingClientRect().bottom,
   }));
+  if (!file.includes("large")) await page.screenshot({ path: `${stem}.png`, fullPage: true });
   await page.evaluate(() => document.querySelectorAll("details").forEach((d) => d.classList.contains("probe") || (d.open = true)));
-  await page.screenshot({ path: `${stem}.png`, fullPage: true });
   await page.evaluate(axe);
   const result = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
   const violations = result.violations.map((v) => `${v.impact} ${v.id}: ${v.nodes[0].html.slice(0, 200)} (${v.nodes.length})`);
