@@ -88,11 +88,13 @@ def drift(samples: Sequence[Sample], looks: int = 1) -> Optional[Drift]:
         return None
     if not _beyond(fitted):
         return Drift(*fitted, None)
-    since = len(samples)
-    # Backwards from the end: the fewest runs that already showed it.
-    while since > DRIFT_RUNS and (earlier := _line(samples[: since - 1], looks)) is not None and _beyond(earlier):
-        since -= 1
-    return Drift(*fitted, samples[since - 1].run)
+    # By halving: with so many runs it shows, with one less it does not.
+    hidden, shown = DRIFT_RUNS - 1, len(samples)
+    while shown - hidden > 1:
+        middle = (hidden + shown) // 2
+        earlier = _line(samples[:middle], looks)
+        hidden, shown = (hidden, middle) if earlier is not None and _beyond(earlier) else (middle, shown)
+    return Drift(*fitted, samples[shown - 1].run)
 
 
 def _beyond(fitted: tuple[float, float, float]) -> bool:
