@@ -122,24 +122,20 @@ def _clauses(runs: Sequence[TrialRun]) -> Iterator[Judged]:
     """Every finding that any run made, but those that only the trial as a whole can judge."""
     ids = dict.fromkeys(key for run in runs for key in run.outcomes)
     measured = sum(any(r.outcomes[i].measured for r in runs if i in r.outcomes) for i in ids)
+    least = needed(len(runs), max(1, measured))
     for key in ids:
-        found = _clause(key, runs, needed(len(runs), max(1, measured)))
+        found = _clause(key, runs, least)
         if found is not None:
             yield found
 
 
 def needed(looks: int, promises: int) -> int:
     """How many of ``looks`` runs must break a measured promise before chance is out of the question."""
-    count = 1
-    while _at_least(count, looks) > ERROR / promises:
+    count, below = 0, 0.0  # below: P(Binomial(looks, FALSE_FAIL) < count)
+    while 1 - below > ERROR / promises:
+        below += math.comb(looks, count) * FALSE_FAIL**count * (1 - FALSE_FAIL) ** (looks - count)
         count += 1
     return count
-
-
-def _at_least(count: int, looks: int) -> float:
-    """P(Binomial(looks, FALSE_FAIL) ≥ count)."""
-    terms = (math.comb(looks, k) * FALSE_FAIL**k * (1 - FALSE_FAIL) ** (looks - k) for k in range(count, looks + 1))
-    return math.fsum(terms)
 
 
 def _clause(key: str, runs: Sequence[TrialRun], least: int) -> Optional[Judged]:
