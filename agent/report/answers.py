@@ -64,7 +64,8 @@ class _Case:
     def named(self, finding: Finding) -> str:
         where = label_of(finding.subject, self.labels)
         name = title(finding.clause, self.translate)
-        return shortened(one_line(f"{name} ({where})" if where else name), 120)
+        text = msg("{title} ({where})", title=name, where=where).render(self.translate) if where else name
+        return shortened(one_line(text), 120)
 
 
 def answers(run: Run, digest: Optional[str], translate: Translate) -> tuple[Answer, ...]:
@@ -327,7 +328,7 @@ def _warm(case: _Case) -> Iterable[Text]:
         )  # fmt: skip
     else:
         yield msg("Clock and temperature were not recorded beside these blocks.")
-    causes = _causes(blocks)
+    causes = _causes(blocks, case.translate)
     if causes:
         yield msg("Clocks were held down by: {causes}.", causes=causes)
 
@@ -342,14 +343,24 @@ def _range(values: Sequence[float]) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def _causes(blocks: Sequence[Block]) -> tuple[str, ...]:
+# Words for agent.tools.telemetry.REASONS.
+_CAUSES: Mapping[str, Text] = {
+    "sw_power_cap": msg("power limit reached"),
+    "sw_thermal": msg("software thermal slowdown"),
+    "hw_thermal": msg("hardware thermal slowdown"),
+    "power_brake": msg("external power brake, mostly the power supply's"),
+}
+
+
+def _causes(blocks: Sequence[Block], translate: Translate) -> tuple[str, ...]:
     shares: dict[str, float] = {}
     for b in blocks:
         found = b.conditions.get("throttle")
         for name, share in found.items() if isinstance(found, Mapping) else ():
             if _number(share) and share > 0:
                 shares[str(name)] = max(shares.get(str(name), 0.0), share)
-    return tuple(f"{one_line(name)} {numbers.percent(share)}" for name, share in shares.items())
+    words = {name: _CAUSES[name].render(translate) if name in _CAUSES else one_line(name) for name in shares}
+    return tuple(f"{words[name]} {numbers.percent(share)}" for name, share in shares.items())
 
 
 # ---------------------------------------------------------------- lanes

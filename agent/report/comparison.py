@@ -209,7 +209,7 @@ def _word(outcome: Optional[Outcome], found: Turn, translate: Translate) -> str:
 
 def _named(clause: str, subject: Optional[str], labels: Any, translate: Translate) -> str:
     name, where = title(clause, translate), label_of(subject, labels)
-    return shortened(f"{name} ({where})" if where else name, 200)
+    return shortened(msg("{title} ({where})", title=name, where=where).render(translate) if where else name, 200)
 
 
 def _moved(change: Change, among: Iterable[Change], labels: Any, translate: Translate) -> Moved:

@@ -176,7 +176,7 @@ def _measured(run: Run, folder: Optional[Path]) -> Iterable[Allreduce]:
         try:
             data: Any = json.loads(raw)
             yield parse_allreduce(data if isinstance(data, Mapping) else {})
-        except (ValueError, ParseError):
+        except (ValueError, RecursionError, ParseError):
             continue  # the finding that rests on it says so
 
 

@@ -12,8 +12,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional
 
+from agent import resources
 from agent.text import Text, msg
 
+_RULES = "pdf-svg.css"
+# An opening tag of ours: what is foreign in its attributes is escaped, so that no ">" stands in them.
+_SVG = re.compile(r"<svg\b[^>]*>")
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 # Families that hold Chinese, by the beginning of their files' names.
 _FONTS = (
@@ -45,8 +49,14 @@ def pdf(html: str) -> bytes:
             msg("WeasyPrint lacks a library of the system ({error}): apt install libpango-1.0-0 libpangoft2-1.0-0",
                 error=str(error)[:160])
         ) from error  # fmt: skip
-    made: bytes = weasyprint.HTML(string=html, url_fetcher=_nothing).write_pdf()
+    made: bytes = weasyprint.HTML(string=_dressed(html), url_fetcher=_nothing).write_pdf()
     return made
+
+
+def _dressed(html: str) -> str:
+    """The page with the rules for pictures inside each of them: WeasyPrint takes none from the page."""
+    rules = resources.path("templates", _RULES).read_text(encoding="utf-8")
+    return _SVG.sub(lambda m: f"{m[0]}<style>{rules}</style>", html)
 
 
 def _nothing(url: str, *_: object, **__: object) -> dict[str, object]:

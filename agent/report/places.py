@@ -21,7 +21,7 @@ def probe(place: Path) -> str:
     """The logical name: ``burn/1``; that of the folder where nobody noted one."""
     try:
         meta = json.loads((place / "meta.json").read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         meta = None
     name = meta.get("probe") if isinstance(meta, dict) else None
     return name if isinstance(name, str) else place.name[5:]

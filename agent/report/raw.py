@@ -101,7 +101,7 @@ def _meta(path: Path) -> dict[str, Any]:
     """What the host noted; a folder without it (an interrupted probe) or with a broken one has nothing to say."""
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -34,7 +34,7 @@ def render(run: Run, folder: Optional[Path], translate: Translate, language: str
 def compact(page: str) -> str:
     """Without the templates' indentation between tags; raw output keeps its own. A ``>`` in a text is escaped."""
     parts = page.split("<pre")
-    return "<pre".join([_squeezed(parts[0]), *(_after_pre(part) for part in parts[1:])])
+    return "<pre".join([_squeezed(parts[0]).lstrip(), *(_after_pre(part) for part in parts[1:])])
 
 
 def _after_pre(part: str) -> str:

@@ -29,7 +29,7 @@ PAIRS = (
 )  # fmt: skip
 
 
-class _Page(HTMLParser):
+class Page(HTMLParser):
     """Tags, attributes and text of a page; fails on tags that do not match."""
 
     def __init__(self, html: str) -> None:
@@ -65,7 +65,7 @@ def _page(case: Case, folder: Path, language: str = "en") -> str:
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_foreign_becomes_markup(case: Case, language: str, tmp_path: Path) -> None:
     html = _page(case, tmp_path, language)
-    page = _Page(html)
+    page = Page(html)
     assert {tag for tag, _ in page.tags} <= TAGS
     names = {name for _, attrs in page.tags for name in attrs}
     assert not {n for n in names if n.startswith("on")}
@@ -80,7 +80,7 @@ def test_nothing_foreign_becomes_markup(case: Case, language: str, tmp_path: Pat
 
 
 def test_the_hostile_text_is_there_to_be_read(tmp_path: Path) -> None:
-    text = "".join(_Page(_page("hostile", tmp_path)).text)
+    text = "".join(Page(_page("hostile", tmp_path)).text)
     assert "<script>alert(1)</script>" in text
     assert r"\x1b[31mred" in text
     assert r"\u202eevil" in text
@@ -90,7 +90,7 @@ def test_the_hostile_text_is_there_to_be_read(tmp_path: Path) -> None:
 
 
 def test_anchors_lead_somewhere(tmp_path: Path) -> None:
-    page = _Page(_page("rejected", tmp_path))
+    page = Page(_page("rejected", tmp_path))
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
     wanted = {
@@ -103,7 +103,7 @@ def test_anchors_lead_somewhere(tmp_path: Path) -> None:
 
 def test_what_a_reader_needs_is_in_order(tmp_path: Path) -> None:
     html = _page("rejected", tmp_path)
-    text = "".join(_Page(html[html.index("<body>") : html.index("</html>")]).text)
+    text = "".join(Page(html[html.index("<body>") : html.index("</html>")]).text)
     order = ["Rejected", "66 kept, 17 broken", "3 of 4 of this contract", "In plain words", "What is asked for",
              "Broken promises", "below-limit", "What could not be verified", "To be granted or installed",
              "Answers to objections", "Kept promises", "How the machine hangs together", "Full load",
@@ -116,7 +116,7 @@ def test_what_a_reader_needs_is_in_order(tmp_path: Path) -> None:
 
 
 def test_raw_output_is_cut_and_named(tmp_path: Path) -> None:
-    text = "".join(_Page(_page("rejected", tmp_path)).text)
+    text = "".join(Page(_page("rejected", tmp_path)).text)
     size = (tmp_path / "evidence/0001-dmesg/stdout").stat().st_size
     assert f"⋯ {size - 4096:,} B ⋯" in text
     assert "sha256 " in text

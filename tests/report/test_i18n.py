@@ -22,6 +22,7 @@ _SAME = frozenset(
         "CPU",
         "Docker",
         "ECC",
+        "GPU",
         "GPUs",
         "GPUDirect RDMA",
         "GPUDirect Storage",
