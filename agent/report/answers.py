@@ -158,7 +158,7 @@ def _picked(case: _Case) -> Iterable[Text]:
     )  # fmt: skip
     twice = [f for f in case.measured if sum(a.void is None for m in case.of(f) for a in m.attempts) > 1]
     yield msg(
-        "A value is the median of its blocks, never the lowest; {n} of {m} broken rates showed in two attempts.",
+        "A rate is the median of its blocks, never the lowest; {n} of {m} broken rates showed in two attempts.",
         n=len(twice), m=len(case.measured),
     )  # fmt: skip
 
