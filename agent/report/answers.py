@@ -186,7 +186,7 @@ def _own_load(case: _Case) -> Iterable[Text]:
     if disturbed:
         yield msg("Attempts set aside because the renter's own work disturbed them: {n}.", n=len(disturbed))
     for f in case.run.findings:
-        if f.clause == "integrity.foreign_processes" and f.outcome == "pass":
+        if f.clause == "integrity.foreign_process" and f.outcome == "pass":
             yield msg("No program of anybody else was on the GPUs.")
             break
 
