@@ -26,9 +26,7 @@ from agent.verdict import Exit
 
 @click.command(name="report")
 @click.argument("run", type=RUN_FOLDER)
-@click.option(
-    "--format", "name", default="txt", help="html, md, txt (for a chat), json, junit, csv, prom or pdf."
-)
+@click.option("--format", "name", default="txt", help="html, md, txt (for a chat), json, junit, csv, prom or pdf.")
 @click.option("--redact", is_flag=True, help="Replace names, addresses, serials, paths and secrets.")
 @click.option("--also", metavar="WORD", multiple=True, help="With --redact: replace this word too (repeatable).")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
