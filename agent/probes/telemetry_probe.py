@@ -10,7 +10,7 @@ the card refused. Clocks and clock event reasons ten times a second, the rest on
 - ``{"t", "f": [[sm_mhz, reasons]], "late": ms}``: ``late`` only where the sample came more than 20 ms after its slot;
 - ``{"t", "s": [[power_w, temperature_c, memory_temperature_c, mem_mhz, utilization_percent, memory_used_mib]]}``;
 - ``{"t", "h": {"cpu", "own", "steal" (percent of all CPUs), "available_mib", "disk_read", "disk_written", "received",
-  "sent" (MB/s)}}``: ``own`` is this session's share, that is the load itself;
+  "sent" (MB/s)}}``: ``own`` is our own process session's share, that is the load itself;
 - ``{"t", "c": [[ecc_uncorrected, ecc_corrected, remapped_uncorrectable, remapped_pending, remapped_failure,
   pcie_replay, power_ns, thermal_ns, board_ns, reliability_ns]]}``: first, every ten seconds and last. The last four
   are the driver's own counts of how long clocks were held down;
@@ -205,7 +205,7 @@ def text(value: Any) -> str:
 
 
 class Host:
-    """Rates between two readings of /proc. What belongs to this session is the load itself."""
+    """Rates between two readings of /proc. What belongs to our own process session is the load itself."""
 
     def __init__(self) -> None:
         self.session = os.getsid(0)
@@ -215,7 +215,7 @@ class Host:
         self.before = self._read()
 
     def find_own(self) -> None:
-        """Processes of this session: read now and then, for a big host has thousands."""
+        """Processes of our own process session: read now and then, for a big host has thousands."""
         self.own = [pid for pid in pids() if self._field(pid, 3) == self.session]
 
     def _field(self, pid: int, place: int) -> Optional[int]:
