@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,8 +48,18 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON value of a file of the run folder."""
-    return json.loads(path.read_bytes())
+    """The JSON value of a file of the run folder.
+
+    Raises OSError, and ValueError for what is no JSON, nested too deep, or no regular file: the folder may come
+    from somebody else, and a FIFO or a device in it must not hold the agent up.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as source:
+        if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+            raise ValueError(f"{path.name} is not a regular file")
+        try:
+            return json.loads(source.read())
+        except RecursionError as error:
+            raise ValueError(f"{path.name} is nested too deep") from error
 
 
 def sha256(path: Path) -> str:
@@ -86,12 +97,19 @@ class Store:
         return f"{EVIDENCE}/{folder.name}"
 
     def recorded(self) -> dict[str, Path]:
-        """Finished probes by logical name; of several recordings of one probe the latest counts."""
+        """Finished probes by logical name; of several recordings of one probe the latest counts.
+
+        One whose meta.json cannot be read counts as none: not recorded when judged again, asked again when resumed.
+        """
         found: dict[str, Path] = {}
         for folder in sorted(self.root.iterdir()):
             meta = folder / "meta.json"
-            if meta.exists():
+            if not meta.exists():
+                continue
+            try:
                 found[str(read_json(meta)["probe"])] = folder
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
         return found
 
 
@@ -189,6 +207,6 @@ class Ledger:
 def _entry(line: str) -> Optional[dict[str, Any]]:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

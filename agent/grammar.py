@@ -30,7 +30,7 @@ Sign = Literal[">=", "<=", "==", ">", "<"]
 AUTO = ("auto", "自动")
 
 # What could hide or reorder text on a terminal or in a report: controls, line separators, bidirectional marks.
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 
 class GrammarError(ValueError):

@@ -161,7 +161,7 @@ def load(folder: Path, families: Mapping[str, ModuleType]) -> Job:
         )
     except FileNotFoundError as error:
         raise RunError(msg("{folder} is not a run folder: it has no {file}", folder=str(folder), file=JOB)) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(msg("{file} of this run cannot be read: {error}", file=JOB, error=str(error))) from error
 
 
@@ -182,9 +182,10 @@ def live_host(job: Job) -> LiveHost:
 def _finished(folder: Path) -> frozenset[str]:
     """Evidence of the steps that had ended when the run was last saved."""
     path = folder / RESULT
-    if not path.exists():
-        return frozenset()
-    return frozenset(e for s in read_json(path)["steps"] for e in s.get("evidence", ()))
+    try:
+        return frozenset(e for s in read_json(path)["steps"] for e in s.get("evidence", ()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return frozenset()  # what cannot be read says of nothing that it was finished: it is done again
 
 
 def begin_session(job: Job, host: Host, argv: Sequence[str]) -> Session:
@@ -365,7 +366,7 @@ def read_result(folder: Path) -> Run:
         raise RunError(
             msg("{folder} is not a run folder: it has no {file}", folder=str(folder), file=RESULT)
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(msg("{file} of this run cannot be read: {error}", file=RESULT, error=str(error))) from error
 
 

@@ -6,6 +6,7 @@ refused, so that no file can grow in memory. Pure but for :func:`read_bytes`.
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Iterator
@@ -120,8 +121,9 @@ def read_bytes(path: Path) -> bytes:
             raise _file_error(path, msg("this is not a regular file"))
         if status.st_size > MAX_BYTES:
             raise _file_error(path, _too_large(status.st_size))
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+        # Some files of /proc call themselves regular and keep a reader waiting.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            return file.read(MAX_BYTES + 1) or b""
     except (OSError, ValueError) as error:
         if isinstance(error, ContractErrors):
             raise

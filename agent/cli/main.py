@@ -6,6 +6,7 @@ import pkgutil
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, Optional
 
 import click
@@ -58,6 +59,9 @@ def cli() -> None:
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
     """Entry point. A fault of our own ends with status 4 and says so; it is never a verdict."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A terminal in GBK or ASCII cannot show every sign that is printed; that is no reason to end.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         result: Any = cli.main(args=argv, prog_name="accept", standalone_mode=False)
         sys.exit(result if isinstance(result, int) else 0)

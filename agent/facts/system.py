@@ -304,9 +304,11 @@ def _docker(host: Host) -> Reading[Docker]:
         return _absent(missing)
     try:
         document = json.loads(ran.stdout.strip() or "null")
-    except ValueError:
-        return refused(ran, "membership of the group docker") or unparsable("docker", ran.stdout[:80], ran.cited)
+    except (ValueError, RecursionError):
+        document = None
     client = text_or_none(mapping(mapping(document).get("Client")).get("Version"))
+    if client is None:  # the client itself always answers: whatever this is, it is no word about the daemon
+        return refused(ran, "membership of the group docker") or unparsable("docker", ran.stdout[:80], ran.cited)
     server = text_or_none(mapping(mapping(document).get("Server")).get("Version"))
     if server is not None:
         return Known(Docker(client, Known(server, ran.cited)), ran.cited)

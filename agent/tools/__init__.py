@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import Any, Optional
 
+LONGEST_LINE = 200  # characters of a tool's text that an error message quotes
+
 
 @dataclass
 class ParseError(Exception):
@@ -26,8 +28,12 @@ class ParseError(Exception):
     message: str
     line: Optional[str] = None
 
+    def __post_init__(self) -> None:
+        if self.line is not None:
+            self.line = self.line[:LONGEST_LINE]
+
     def __str__(self) -> str:
-        where = f": {self.line[:200]!r}" if self.line else ""
+        where = f": {self.line!r}" if self.line else ""
         return f"{self.message}{where}"
 
 
