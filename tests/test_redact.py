@@ -461,3 +461,22 @@ def test_a_long_text_takes_seconds_not_minutes() -> None:
     begun = time.process_time()
     assert "acme" not in replaced(text)
     assert time.process_time() - begun < 20
+
+
+ATOMS = [
+    "a", "A", "1", "-", "_", ".", "a.", "a-", "a_", "A_", "://", "a://a?", "a://a@", "a://a:", "/", ":", "a:", "0:",
+    "1.", "ssh a", "eyJa-", "eyJa.", "token", "--token", "token-", "token=", '\\"', " ", "\t", "\n", " \n", "host: ",
+    'comm="', "PING a", "from a ", "serial ", "serial number: a ", "-----BEGIN PRIVATE KEY-----",
+    "|  1 ", "<process_name>",
+    "pid=1, name=", "/home/", "user=", "a@", "a@a.", "uid=1(", "servers: [", "00:", "00-", "0000:", "0.0.0.", "\0",
+    "process 1 (", "oom-kill:", "WWN Device Id: 0 ", "Oct  3 10:22:31 a ", "?a=",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("atom", ATOMS, ids=ascii)
+def test_a_hostile_line_takes_no_longer_than_another(atom: str) -> None:
+    """Patterns that go over the rest of the line from each of its places would take minutes here."""
+    text = (atom * 100_000)[:100_000]
+    begun = time.process_time()
+    replaced(text)
+    assert time.process_time() - begun < 8

@@ -33,9 +33,16 @@ def _rule(kind: Kind, pattern: str, flags: int = 0) -> tuple[Kind, re.Pattern[st
 
 _M, _I = re.MULTILINE, re.IGNORECASE
 _SECRET_WORD = r"(?:token|passw(?:or)?d|passphrase|secret|api[-_]?key|access[-_]?key|private[-_]?key|credentials?)"
-_VALUE = r"[^\s\"'\0,;}\[{(]"
 # How the tokens of Hugging Face, GitHub, GitLab, OpenAI, Slack, AWS, Aliyun, Tencent, npm and Docker begin.
 _ISSUED = "hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abposr]-|AKIA|ASIA|LTAI|AKID|npm_|dckr_pat_"
+# Every quantifier that another one follows is bounded: a hostile line of 10 MB must not take hours.
+_OPTION = rf"(?<![\w-])--?[\w-]{{0,40}}?{_SECRET_WORD}[\w-]{{0,40}}"
+_SETTING = rf"(?<![\w-])[\w-]{{0,40}}?{_SECRET_WORD}(?:_\w{{1,40}})?"
+# A host behind a user; units of systemd are none (getty@tty1.service).
+_UNIT = "".join(rf"(?<!\.{kind})" for kind in "service slice socket timer mount device scope target".split())
+_AT = rf"[A-Za-z][\w.-]{{0,252}}{_UNIT}(?=[:\s\"',\\]|\Z)"
+# Versions such as 2.4.0.dev are no host names.
+_NUMBERED = rf"[\d.]{{1,80}}(?:{TLD})"
 _HEX = "[0-9A-Fa-f]"
 UUID = re.compile(rf"(?<!{_HEX}){_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}(?!{_HEX})")
 # Ethernet (6), EUI-64 (8) and IPoIB (20 bytes), with colons or dashes.
@@ -54,21 +61,20 @@ HOMES = re.compile(rf"{_HOMES}|/root/")
 
 RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     # Secrets first: what is one is nothing else.
-    _rule("secret", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]+?-----END [A-Z ]*PRIVATE KEY-----"),
-    _rule("secret", rf"--?[\w-]*{_SECRET_WORD}[\w-]*(?:=|\s+|\",\s*\"|\0)[\"']?([^\s\"'\0,\]]{{3,}})", _I),
-    _rule("secret", rf"(?<![a-z-])(?:\w*[_-])?{_SECRET_WORD}(?:_\w+)?[\"']?\s*[=:]\s*[\"']?({_VALUE}{{4,}})", _I),
+    _rule("secret", r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{1,10000}-----END [A-Z ]{0,30}PRIVATE KEY-----"),
+    _rule("secret", rf"{_OPTION}(?:=|\s{{1,20}}|\",\s{{0,20}}\"|\0)[\"']?([^\s\"'\0,\]]{{3,}})", _I),
+    _rule("secret", rf"{_SETTING}[\"']?\s{{0,9}}[=:]\s{{0,9}}[\"']?([^\s\"'\0,;}}\[{{(]{{4,}})", _I),
     _rule("secret", r"\b(?:Bearer|Basic)\s+([A-Za-z0-9._~+/=-]{8,})"),
-    _rule("secret", r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
+    _rule("secret", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
     _rule("secret", rf"(?<![A-Za-z0-9])(?:{_ISSUED})[A-Za-z0-9_-]{{8,}}"),
     _rule("secret", r"(?<![\w+/=-])(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*\d)[A-Za-z0-9]{32,}(?![\w+/=-])"),
-    _rule("secret", r"[a-z][a-z0-9+.-]*://[^/\s@\"'<>:]*:([^/\s@\"'<>]+)@", _I),
-    _rule("user", r"[a-z][a-z0-9+.-]*://([^/\s@\"'<>:]+)(?::[^/\s@\"'<>]*)?@", _I),
-    _rule("secret", r"://[^\s\"'<>?]+\?[^\s\"'<>]*?[\w-]+=([^&\s\"'<>]{6,})"),
-    _rule("secret", r"://[^\s\"'<>?]+\?[^\s\"'<>]*&[\w-]+=([^&\s\"'<>]{6,})"),
+    _rule("secret", r"(?<=://)[^/\s@\"'<>:]{0,64}:([^/\s@\"'<>]{1,128})@"),
+    _rule("user", r"(?<=://)([^/\s@\"'<>:]{1,64})(?::[^/\s@\"'<>]{0,128})?@"),
+    _rule("secret", r"(?<=[?&])[\w.%-]{1,64}=([^&\s\"'<>]{6,})"),
     # Hosts.
-    _rule("host", r"\b(?!file:)[a-z][a-z0-9+.-]*://(?:[^/\s@\"'<>]+@)?([\w.-]+)", _I),
+    _rule("host", r"(?<=://)(?:[^/\s@\"'<>]{1,200}@)?([\w.-]{1,253})"),
     _rule("host", r"\"(?:(?:\w+_)?host(?:name)?|node_?name|server(?:_name)?)\"\s*:\s*\"([^\"\s:/]+)\"", _I),
-    _rule("host", r"(?:^\s*|[{,-]\s*)host(?:name)?\s*:\s*[\"']?([^\W\d_][\w.-]*)(?=[\s\"',}]|\Z)", _M),
+    _rule("host", r"(?:^[ \t]*|[{,-][ \t]*)host(?:name)?\s*:\s*[\"']?([^\W\d_][\w.-]*)(?=[\s\"',}]|\Z)", _M),
     _rule("host", r"(?<![\w.])(?:--)?host(?:name)?[=\0][\"']?([^\W\d_][\w.-]*)"),
     _rule("host", r"\"uname\"\s*:\s*\[\s*\"Linux\",\s*\"([^\"]+)\""),
     _rule("host", r"\bLinux ([A-Za-z][\w.-]*) \d+\.\d+\S* #"),
@@ -78,22 +84,20 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     _rule("host", r"^PING (\S+) ?\(", _M),
     _rule("host", r"^--- (\S+) ping statistics", _M),
     _rule("host", r"\bfrom ([A-Za-z][\w.-]*) \([\d:a-f.]+\)"),
-    _rule("host", rf"(?<![\w.@-])((?:[A-Za-z0-9_-]+\.)*[A-Za-z0-9_-]*[A-Za-z][A-Za-z0-9_-]*\.(?:{TLD}))(?![\w-]|\.\w)"),
+    _rule("host", rf"(?<![\w.@-])(?!{_NUMBERED})((?:[A-Za-z0-9_-]{{1,63}}\.){{1,8}}(?:{TLD}))(?![\w-]|\.\w)"),
     # Users.
     _rule("user", rf"{_HOMES}([^/{_PATH_END}]+)"),
     _rule("user", r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER)[\"']?\s*[=:]\s*[\"']?([^\s\"'\0,;}]+)"),
     _rule("user", r"\buser(?:name)?\s*=\s*[\"']?([A-Za-z_][\w.-]*)", _I),
     _rule("user", r"\"(?:user(?:name)?|owner|login)\"\s*:\s*\"([^\"]+)\"", _I),
-    _rule("user", r"\b[ug]id=\d+\(([^)]+)\)"),
+    _rule("user", r"\b[ug]id=\d+\(([^()\s]{1,64})\)"),
     _rule("user", r"\bopened for user ([A-Za-z_][\w.-]*)"),
     _rule("user", r"\bsudo: +([\w.-]+) :"),
-    _rule("user", rf"\b([A-Za-z_][\w.+-]*)@(?=[\w.-]+\.(?:{TLD})\b)"),
-    _rule("host", rf"\b[A-Za-z_][\w.+-]*@([\w.-]+\.(?:{TLD}))\b"),
-    _rule("user", r"\b(?:ssh|scp|rsync|sftp)\s[^\n]*?([A-Za-z_][\w.-]*)@"),
-    _rule("host", r"\b(?:ssh|scp|rsync|sftp)\s[^\n]*?@([A-Za-z][\w.-]*)"),
+    _rule("user", rf"(?<![\w.+-])([A-Za-z_][\w.+-]{{0,63}})@(?={_AT})"),
+    _rule("host", rf"(?<=[A-Za-z0-9_])@({_AT})"),
     # Serial numbers and what else tells one piece of hardware from another.
     _rule("serial", r"serial(?:[ _-]?n(?:umber|o|um))?\.?[\"'>]?[ \t]*[:=>][ \t]*[\"']?([^\s\"'<,;]+)", _I),
-    _rule("serial", r"^\s*serial number:[ \t]*(\S[^\n]*?)[ \t]*$", _I | _M),
+    _rule("serial", r"^[ \t]*serial number:[ \t]*(\S[^\n]*?)[ \t]*$", _I | _M),
     _rule("serial", r"asset[ _]tag[\"']?[ \t]*[:=][ \t]*[\"']?([^\n\"']+)", _I),
     _rule("serial", r"\"naa\"\s*:\s*\d+,\s*\"oui\"\s*:\s*\d+,\s*\"id\"\s*:\s*(\d{6,})"),
     _rule("serial", r"\"ext_id\"\s*:\s*(\d{6,})"),
@@ -107,9 +111,9 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     _rule("process", r"^\|\s+\d+\s+\S+\s+\S+\s+\d+\s+[CGM+]+\s+(\S[^|]*?)\s+\d+MiB \|", _M),
     _rule("process", r"\bpid='?\d+'?, name=([^,\n]+)"),
     _rule("process", r"\bcomm=\\?\"([\w./:+ -]+?)\\?\""),
-    _rule("process", r"\bprocess \d+ \(([^)\n]+)\)"),
+    _rule("process", r"\bprocess \d+ \(([^()\n]{1,200})\)"),
     _rule("process", r"\bComm: (\S+)"),
-    _rule("process", r"\bKilled process \d+ \(([^)]+)\)"),
+    _rule("process", r"\bKilled process \d+ \(([^()\n]{1,64})\)"),
     _rule("process", r"\boom-kill:[^\n]*,task=([^,\s]+)"),
     _rule("process", r"\bCOMMAND=([^\n]+)"),
 )  # fmt: skip
@@ -120,10 +124,10 @@ _WHOLE: tuple[tuple[re.Pattern[str], Kind], ...] = (
     (re.compile(r"(?:serial|asset_tag|wwid|wwn|serial_number)\Z"), "serial"),
     (re.compile(r"__(?:comm|cmdline)\Z"), "process"),
 )
-_LISTS = re.compile(r"\b(?:servers|reach)\s*:\s*\[([^\]]*)\]")
+_LISTS = re.compile(r"\b(?:servers|reach)[ \t]*:[ \t]*\[([^\[\]]{0,4000})\]")
 _ITEM = re.compile(r"[^\s,\"']+")
 _SEARCH = re.compile(r"^(?:search|domain)[ \t]+(\S+)", re.MULTILINE)
-_PS = re.compile(r"^\s*\d+\s+(?:\d+\s+)?(\S.*?)\s*$", re.MULTILINE)
+_PS = re.compile(r"^[ \t]*\d+[ \t]+(?:\d+[ \t]+)?(\S[^\n]*?)[ \t]*$", re.MULTILINE)
 
 
 def find(text: str, name: str = "", *, ps: bool = False) -> Iterator[Found]:

@@ -94,6 +94,8 @@ class Redactor:
         self.originals = frozenset({
             *(v for v, k in values.items() if self._everywhere(k, v)), *shapes, *map(str, addresses)
         })  # fmt: skip
+        # Names too ordinary to be replaced everywhere: replaced where they are known to be names.
+        self._ordinary = frozenset(v for v, k in values.items() if k in _IN_PLACE and not self._everywhere(k, v))
         self._fixed: dict[str, str] = {}
         self._literals = self._all_literals()
         self._pattern = self._compiled()
@@ -110,7 +112,7 @@ class Redactor:
         if kind == "process":
             return " " in value or _special(program(value))
         if kind == "secret":
-            return len(value) >= 8 or not value.islower()
+            return len(value) >= 10 or not plain(value)
         return len(value) >= 6 or kind == "words"
 
     def _all_literals(self) -> dict[str, str]:
@@ -173,10 +175,11 @@ class Redactor:
         """The text without what was found. ``name`` and ``ps`` as for :func:`agent.redact.find.find`."""
         text = unescaped(text)
         text = _hexadecimal(text, name, self._addresses)
+        if not any(value in text for value in self._ordinary):
+            return self._swept(text)
         pieces, done = [], 0
         for one in sorted(find(text, name, ps=ps), key=lambda f: (f.start, -f.end)):
-            # Names too ordinary to be replaced everywhere are replaced where they are known to be names.
-            if one.start >= done and not self._everywhere(one.kind, one.value) and one.kind in _IN_PLACE:
+            if one.start >= done and one.value in self._ordinary:
                 token = self.names.token(one.kind, program(one.value) if one.kind == "process" else one.value)
                 pieces += [self._swept(text[done : one.start]), token]
                 done = one.end
