@@ -50,6 +50,17 @@ TOOL_ENV = (
 WORKER_ENV = "PATH HOME TMPDIR LD_LIBRARY_PATH LD_PRELOAD CUDA_VISIBLE_DEVICES CUDA_HOME".split()
 
 
+# Given to the one probe that uploads, and never recorded.
+SECRET_ENV = frozenset("AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN ACCEPT_UPLOAD_AUTHORIZATION".split())
+UPLOAD_ENV = (*SECRET_ENV, "AWS_REGION", "AWS_DEFAULT_REGION")
+_UNRECORDED = SECRET_ENV | {"PATH", "HOME", "USER", "LOGNAME", TOKEN}
+
+
+def credentials() -> dict[str, str]:
+    """What this process was given to upload with, for the probe that does."""
+    return {name: os.environ[name] for name in UPLOAD_ENV if name in os.environ}
+
+
 @dataclass(frozen=True)
 class Ran:
     """One answered or unanswered command. ``exit`` is None when the process gave no exit status."""
@@ -284,7 +295,7 @@ class LiveHost(Host):
             "argv": command,
             "cwd": cwd,
             "timeout_s": timeout_s,
-            "env": {k: env[k] for k in sorted(env) if k not in ("PATH", "HOME", "USER", "LOGNAME", TOKEN)},
+            "env": {k: env[k] for k in sorted(env) if k not in _UNRECORDED},
             "path": env.get("PATH"),
             "started_at": utc_now(),
         }

@@ -76,7 +76,7 @@ class _Counter:
 
 
 class HttpEnd(ThreadingHTTPServer):
-    """``GET /TOKEN/download`` sends random bytes, ``PUT|POST /TOKEN/upload`` takes any; anything else is 404."""
+    """``GET /TOKEN/download`` sends random bytes, ``PUT|POST /TOKEN/upload`` keeps none; anything else is 404."""
 
     daemon_threads = True
 
@@ -136,6 +136,12 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.do_PUT()
+
+    def do_DELETE(self) -> None:
+        """Nothing was kept."""
+        if self._allowed("upload"):
+            self.send_response(204)
+            self.end_headers()
 
     def _allowed(self, what: str) -> bool:
         parts = self.path.partition("?")[0].strip("/").split("/")

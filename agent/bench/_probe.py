@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
 
 from agent import probes
 from agent.facts import _read
@@ -13,10 +13,15 @@ from agent.tools._text import one_document
 
 
 def run_probe(
-    host: Host, probe: str, script: str, args: Sequence[str], timeout_s: float
+    host: Host,
+    probe: str,
+    script: str,
+    args: Sequence[str],
+    timeout_s: float,
+    extra_env: Optional[Mapping[str, str]] = None,
 ) -> tuple[Ran, Reading[dict[str, Any]]]:
     """Run ``agent/probes/<script>.py`` in a child; see :func:`agent.probes.ask`."""
-    ran = probes.ask(host, probe, script, args, timeout_s)
+    ran = probes.ask(host, probe, script, args, timeout_s, extra_env)
     return ran, answer(ran)
 
 

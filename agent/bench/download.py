@@ -27,6 +27,7 @@ TIMEOUT_S = 8.0
 TRAFFIC_CAP = 20_000_000_000  # bytes of one attempt
 CPU_FULL_SHARE = 0.9
 SMALL_FILE = 16 << 20  # each connection asks again when the file ends: the pauses between count
+REQUEST_BYTES = 2048  # that a request costs beside its content: handshakes and headers
 SMALL = "file-too-small"
 REPEATS: Mapping[Depth, int] = {"quick": REPETITIONS, "standard": REPETITIONS, "deeper": REPETITIONS_DEEPER}
 SECONDS: Mapping[Depth, float] = {"quick": 2.0, "standard": 5.0, "deeper": 5.0}
@@ -78,7 +79,8 @@ def _execute(entry: Entry, host: Host, look: Look) -> Result:
             return said
         got.append((ran, said))
     window = neighbours.between(before, neighbours.look(host, f"{counted}.after"))
-    aside = neighbours.on_net(window, "download", sum(answer["total_bytes"] for _, answer in got))
+    ours = sum(answer["total_bytes"] + answer["requests"] * REQUEST_BYTES for _, answer in got)
+    aside = neighbours.on_net(window, "download", ours)
     taken = _taken(entry, look, got)
     return replace(taken, attempt=neighbours.told(taken.attempt, aside))
 

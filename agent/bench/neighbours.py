@@ -216,10 +216,12 @@ def on_net(found: Reading[Between], direction: str, ours: Optional[float]) -> As
     window = found.value
     way = 0 if direction == "download" else 1
     notes, foreign = [*_steal(window)], dict(_stolen(window))
-    carrier = max(window.net, key=lambda name: window.net[name][way], default=None)
+    # What carried the test moved as much at least; of several the one that tells least of others.
+    carriers = {n: pair[way] for n, pair in window.net.items() if ours is not None and pair[way] >= ours}
+    carrier = min(carriers, key=lambda name: carriers[name], default=None)
     disturbed: Optional[Void] = None
     if carrier is not None and ours is not None:
-        beyond = max(0.0, window.net[carrier][way] - ON_WIRE * ours)
+        beyond = max(0.0, carriers[carrier] - ON_WIRE * ours)
         foreign["net_bytes_per_s"] = beyond / window.seconds
         if _much(beyond, ours, window.seconds):
             text = msg(

@@ -7,9 +7,10 @@ the attempt that fell short is set aside: it only shows that its far end is slow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Optional
 
 from agent.bench.network import FAR_END
 from agent.checks._api import Case
@@ -42,6 +43,24 @@ def judge(
     settled = settle(taken, least, seen, agreeing)
     found = rate(clause, replace(case, measured={**case.measured, clause.key: settled}))
     return _worded(found, settled, more_to_come)
+
+
+def judge_each(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
+    """Entries with one far end each: those that fall short of their own promise are each other's witnesses."""
+    for clause in clauses:
+        others = [c for c in clauses if c is not clause]
+        agreeing = [m for c in others if (m := _short_of_its_own(c, case)) is not None]
+        yield judge(clause, case, agreeing=agreeing, more_to_come=bool(others))
+
+
+def _short_of_its_own(clause: Clause, case: Case) -> Optional[Measurement]:
+    """The measurement if every attempt fell short of its own promise."""
+    taken = case.measured.get(clause.key)
+    if not isinstance(taken, Measurement) or clause.promise.op != ">=":
+        return None
+    limit = limit_of(clause)
+    least = convert(float(limit.value), limit.unit, taken.unit)
+    return taken if all(short(a, least) for a in taken.attempts) else None
 
 
 def settle(

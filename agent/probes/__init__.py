@@ -7,21 +7,29 @@ isolated interpreter (``-I``) does not see the path that the agent itself was st
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Optional
 
 from agent.host import Host, Ran
 
 _HERE = Path(__file__).resolve().parent
 
 
-def ask(host: Host, probe: str, script: str, arguments: Sequence[str], timeout_s: float) -> Ran:
+def ask(
+    host: Host,
+    probe: str,
+    script: str,
+    arguments: Sequence[str],
+    timeout_s: float,
+    extra_env: Optional[Mapping[str, str]] = None,
+) -> Ran:
     """Run ``agent/probes/SCRIPT.py`` in the agent's own interpreter, shut off from the user's environment.
 
     The script is copied into the evidence, so that the recording shows what was run.
     """
     argv = [host.python(), "-I", f"{{evidence}}/{script}.py", *arguments]
-    return host.run(probe, argv, timeout_s, inputs={f"{script}.py": source(script)})
+    return host.run(probe, argv, timeout_s, inputs={f"{script}.py": source(script)}, extra_env=extra_env)
 
 
 def source(script: str) -> bytes:
