@@ -95,6 +95,10 @@ def from_json(data: Mapping[str, Any]) -> Run:
         found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
         raise ResultError(f"not a result of schema {SCHEMA}: {found!r}")
     try:
+        schema = result_schema()
+        misfit = _misfit(data, schema, schema["$defs"], "")
+        if misfit is not None:
+            raise ResultError(f"{misfit or '/'} is not what {SCHEMA} has there")
         return _run_from(_restore(data))
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ResultError(f"the result does not have the shape of {SCHEMA}: {error!r}") from error
@@ -287,6 +291,40 @@ def _pointer_part(key: str) -> str:
 
 
 # Reading.
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "array": (list,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "null": (type(None),),
+    "number": (int, float),
+    "object": (dict,),
+    "string": (str,),
+}
+
+
+def _misfit(value: Any, schema: Json, defs: Json, at: str) -> Optional[str]:
+    """JSON pointer to what has another type or word than the schema says, so that no reader meets it; else None.
+
+    Types, enums and nesting alone: the package has no validator of whole JSON Schemas with it.
+    """
+    if "$ref" in schema:
+        return _misfit(value, defs[schema["$ref"].rpartition("/")[2]], defs, at)
+    choices = schema.get("oneOf") or schema.get("anyOf")
+    if choices and all(_misfit(value, choice, defs, at) is not None for choice in choices):
+        return at
+    kinds = schema.get("type", list(_TYPES))
+    of_type = isinstance(value, tuple(t for k in ([kinds] if isinstance(kinds, str) else kinds) for t in _TYPES[k]))
+    if not of_type or value not in schema.get("enum", [value]) or (isinstance(value, bool) and "boolean" not in kinds):
+        return at
+    inner: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        named, others = schema.get("properties", {}), schema.get("additionalProperties")
+        inner = ((key, named.get(key, others)) for key in value)
+    elif isinstance(value, list):
+        inner = enumerate(schema.get("prefixItems") or [schema.get("items")] * len(value))
+    found = (_misfit(value[key], s, defs, f"{at}/{key}") for key, s in inner if isinstance(s, dict))
+    return next((place for place in found if place is not None), None)
 
 
 def _restore(data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from agent import __version__, inventory, report
 from agent import contract as contracts
 from agent.course import Course, Observer
 from agent.evidence import (
+    EVIDENCE,
     RESULT,
     Ledger,
     Store,
@@ -349,7 +350,11 @@ def judge_again(folder: Path, contract: Contract, families: Mapping[str, ModuleT
     """The same course over the recorded evidence, with this contract; starts no process."""
     recorded = load(folder, families)
     job = replace(recorded, contract=contract)
-    course = Course(contract, job.options, families, ReplayHost(Store(folder)))
+    try:
+        store = Store(folder)
+    except OSError as error:
+        raise RunError(msg("{file} of this run cannot be read: {error}", file=EVIDENCE, error=str(error))) from error
+    course = Course(contract, job.options, families, ReplayHost(store))
     course.read_facts()
     course.make_plan()
     course.measure()

@@ -62,11 +62,14 @@ def test_the_next_start_sweeps_what_a_killed_one_left(tmp_path: Path) -> None:
     assert not leftovers(tmp_path)
 
 
-def test_ctrl_c_leaves_reports_and_no_children(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, 3])
+def test_ctrl_c_leaves_reports_and_no_children(tmp_path: Path, times: int) -> None:
     contract(tmp_path, WRITES)
     process = start("run", "contract.yaml", *QUICK, cwd=tmp_path)
     until(lambda: writing(tmp_path))
-    kill(process, signal.SIGINT)
+    for _ in range(times):
+        kill(process, signal.SIGINT)
+        time.sleep(0.1)
     assert process.wait(30) == 130
     data = result(tmp_path / "run")
     assert (data["complete"], data["verdict"]) == (False, None)

@@ -127,7 +127,16 @@ def test_docker_whose_daemon_refuses(node: Node, said: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "kind"), [("echo garbage", "unparsable"), ("echo garbage; exit 1", "failed"), (HANG, "timeout")]
+    ("script", "kind"),
+    [
+        ("echo garbage", "unparsable"),
+        ("echo garbage; exit 1", "failed"),
+        ("true", "unparsable"),
+        ("echo '[]'", "unparsable"),
+        ("kill -SEGV $$", "failed"),
+        (f"echo '{'[' * 50_000}'", "unparsable"),
+        (HANG, "timeout"),
+    ],
 )
 def test_docker_that_does_not_help(node: Node, script: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "DOCKER_TIMEOUT_S", 0.5)

@@ -197,6 +197,8 @@ def _run(job: Job, yes: bool, fresh: bool) -> int:
     watcher = Watcher(terminal, job.contract.header, yes)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell's background job ignores it
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         with locked(job.folder):
             return _locked_run(job, watcher, fresh)
@@ -205,6 +207,9 @@ def _run(job: Job, yes: bool, fresh: bool) -> int:
 
 
 def _interrupt(_signal: int, _frame: Any) -> None:
+    # Only the first counts: a second Ctrl-C must not cut short the removal of test files, or the reports.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -223,9 +228,6 @@ def _locked_run(job: Job, watcher: Watcher, fresh: bool) -> int:
         watcher.say(msg("not started"))
         return Exit.INTERRUPTED
     except KeyboardInterrupt:
-        # A second Ctrl-C must not cut the reports short.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         watcher.close()
         _conclude(job, _stored(job), watcher)
         return Exit.INTERRUPTED
