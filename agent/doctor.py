@@ -66,7 +66,7 @@ _TOOLS = (
     _Tool("ping", "-V", "ping[…]", "iputils-ping", "iputils"),
     _Tool("lsblk", "--version", "disk[…].kind, disk[…].raid", "util-linux", "util-linux"),
     _Tool("lscpu", "--version", "cpu.model", "util-linux", "util-linux"),
-    _Tool("dmidecode", "--version", "memory modules", "dmidecode", "dmidecode"),
+    _Tool("dmidecode", "--version", "DIMM", "dmidecode", "dmidecode"),
     _Tool("smartctl", "--version", "disk[…].wear, disk[…].hours", "smartmontools", "smartmontools"),
     _Tool("lspci", "--version", "gpu, rdma", "pciutils", "pciutils", gpu=True),
 )
