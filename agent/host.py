@@ -12,6 +12,7 @@ import errno
 import glob
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -648,6 +649,62 @@ def end_marked(token: str) -> None:
     for pid in marked(token):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+
+
+class Dialogue:
+    """A child that answers each line on its stdin with one line on its stdout: for what is asked again and again.
+
+    Ends with the agent, however the agent ends. What it writes to stderr is dropped.
+    """
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        """Raises OSError where it cannot be started."""
+        env = {k: os.environ[k] for k in TOOL_ENV if k in os.environ}
+        self.token = f"{os.getpid()}-{time.time_ns()}"
+        self._rest = b""
+        self._process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**env, "LC_ALL": "C.UTF-8", "LANG": "C.UTF-8", TOKEN: self.token},
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+
+    def ask(self, line: str, timeout_s: float) -> Optional[str]:
+        """Its answer; None where none came in time or it has ended."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(line.encode() + b"\n")
+            stdin.flush()
+        except (BrokenPipeError, ConnectionResetError):
+            return None
+        return self.hear(timeout_s)
+
+    def hear(self, timeout_s: float) -> Optional[str]:
+        """Its next line without asking."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+            more = os.read(stdout.fileno(), 1 << 16) if ready else b""
+            if not more or len(self._rest) > OUTPUT_LIMIT:
+                return None
+            self._rest += more
+        first, _, self._rest = self._rest.partition(b"\n")
+        return first.decode("utf-8", "replace")
+
+    def end(self) -> bool:
+        """TERM, then KILL; False where it hangs in the kernel."""
+        ended = _stop(self._process, self.token)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        return ended
 
 
 def spawn_detached(argv: Sequence[str], log: Path) -> int:

@@ -16,7 +16,7 @@ AGENT = ROOT / "agent"
 ORDER = (
     "__init__ text quantity reading stats model resources gpu_names catalogue tools evidence host serve probes "
     "facts inventory doctor bench grammar checks source contract_keys contract_schema contradictions contract plan "
-    "course verdict result compare report runner redact seal trial fleet size init cli __main__"
+    "course verdict result compare report runner redact seal trial watch fleet size init cli __main__"
 ).split()
 STARTERS = {"subprocess", "multiprocessing", "pty", "concurrent.futures"}
 STARTING_CALLS = {"system", "popen", "posix_spawn", "posix_spawnp"}

@@ -1,9 +1,10 @@
 """Samples of all GPUs and of the host beside a load, until TERM. Changes nothing and creates no CUDA context.
 
-Usage: telemetry_probe.py FOLDER_OF_PYNVML [SECONDS]
+Usage: telemetry_probe.py FOLDER_OF_PYNVML [SECONDS | ticks [ROOT]]
 
-Prints JSON lines; ``t`` is seconds since the header's ``started_at``, cards are in NVML's order, null is a value that
-the card refused. Clocks and clock event reasons ten times a second, the rest once a second:
+With ``ticks`` it samples when it is asked: see :func:`answer_ticks`. Otherwise it keeps its own
+rhythm and prints JSON lines; ``t`` is seconds since the header's ``started_at``, cards are in NVML's order, null is a
+value that the card refused. Clocks and clock event reasons ten times a second, the rest once a second:
 
 - ``{"telemetry": 1, "started_at", "interval_s", "gpus": [{"uuid", "slot", "clock_sm_max_mhz", "power_enforced_w",
   "power_default_w"}] | {"error": "NVML_ERROR_…"}, "cpus"}``;
@@ -42,6 +43,12 @@ FIELD_MEMORY_TEMPERATURE = 82
 POLICIES = (0, 1, 3, 5)  # power, thermal, board limit, reliability (nvmlPerfPolicyType_t)
 XID_EVENT = 0x8
 SECTOR = 512
+ALL_LINKS = 0xFFFFFFFF
+# NVML_FI_DEV_NVLINK_…: data sent and received (KiB); CRC flit, CRC data, replay and recovery errors, all links in one
+FIELDS_NVLINK = ((138, ALL_LINKS), (139, ALL_LINKS), (38, 0), (45, 0), (52, 0), (59, 0))
+SEND, RECEIVE = 0, 1  # nvmlPcieUtilCounter_t
+SLOWDOWN = 1  # nvmlTemperatureThresholds_t
+LOG_LINES = ("NVRM: Xid", "SXid", "fallen off the bus")
 
 stopping = False
 
@@ -129,6 +136,38 @@ class Gpus:
         names = ("uuid", "slot", "clock_sm_max_mhz", "power_enforced_w", "power_default_w")
         return [dict(zip(names, row)) for row in rows]
 
+    def described(self) -> Any:
+        """The header's cards with what a person wants to see of them."""
+        found = self.header()
+        if isinstance(found, dict):
+            return found
+        n = self.nvml
+        rows = self.each(
+            name=lambda h: text(n.nvmlDeviceGetName(h)),
+            memory=lambda h: n.nvmlDeviceGetMemoryInfo(h).total // MIB,
+            slowdown=lambda h: n.nvmlDeviceGetTemperatureThreshold(h, SLOWDOWN),
+        )
+        names = ("name", "memory_total_mib", "slowdown_c")
+        return [{**one, **dict(zip(names, row))} for one, row in zip(found, rows)]
+
+    def traffic(self) -> list[list[Any]]:
+        """PCIe in kB/s over the last 20 ms, what went over NVLink so far in KiB, NVLink's error counts."""
+        n = self.nvml
+        rows = self.each(
+            memory=lambda h: n.nvmlDeviceGetUtilizationRates(h).memory,
+            sent=lambda h: n.nvmlDeviceGetPcieThroughput(h, SEND),
+            received=lambda h: n.nvmlDeviceGetPcieThroughput(h, RECEIVE),
+            links=self._links,
+        )
+        return [[*rest, *(links or [None] * len(FIELDS_NVLINK))] for *rest, links in rows]
+
+    def _links(self, handle: Any) -> list[Optional[int]]:
+        found = self.nvml.nvmlDeviceGetFieldValues(handle, list(FIELDS_NVLINK))
+        answered = [f.nvmlReturn == self.nvml.NVML_SUCCESS for f in found]
+        if not any(answered):
+            raise self.nvml.NVMLError(self.nvml.NVML_ERROR_NOT_SUPPORTED)
+        return [int(f.value.ullVal) if good else None for f, good in zip(found, answered)]
+
     def fast(self) -> list[list[Any]]:
         n = self.nvml
         return self.each(clock=lambda h: n.nvmlDeviceGetClockInfo(h, SM), reasons=self._reasons)
@@ -207,7 +246,8 @@ def text(value: Any) -> str:
 class Host:
     """Rates between two readings of /proc. What belongs to our own process session is the load itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: str = "") -> None:
+        self.root = root
         self.session = os.getsid(0)
         self.ticks = os.sysconf("SC_CLK_TCK")
         self.own: list[int] = []
@@ -223,20 +263,24 @@ class Host:
         return int(fields[place]) if fields else None
 
     def _read(self) -> dict[str, float]:
-        cpu = [int(n) for n in first_line("/proc/stat").split()[1:9]]
+        cpu = [int(n) for n in first_line(f"{self.root}/proc/stat").split()[1:9]]
         own = sum(int(f[11]) + int(f[12]) for f in map(stat, self.own) if f)
-        disks = [line.split() for line in lines("/proc/diskstats")]
+        disks = [line.split() for line in lines(f"{self.root}/proc/diskstats")]
         # Whole disks only: a partition's sectors are its disk's.
         whole = [
-            d for d in disks if os.path.isdir(f"/sys/block/{d[2]}") and not d[2].startswith(("loop", "ram", "dm-"))
+            d
+            for d in disks
+            if os.path.isdir(f"{self.root}/sys/block/{d[2]}") and not d[2].startswith(("loop", "ram", "dm-"))
         ]
-        net = [
-            line.partition(":")[2].split() for line in lines("/proc/net/dev")[2:] if not line.strip().startswith("lo:")
-        ]
+        ports = [line.partition(":") for line in lines(f"{self.root}/proc/net/dev")[2:]]
+        net = [values.split() for name, _, values in ports if name.strip() != "lo"]
+        self.disk_ms: dict[str, int] = {d[2]: int(d[12]) for d in whole if len(d) > 12}
+        self.net_bytes = {n.strip(): (int(v.split()[0]), int(v.split()[8])) for n, _, v in ports if n.strip() != "lo"}
         return {
             "at": time.monotonic(),
             "total": sum(cpu),
             "idle": cpu[3] + cpu[4],
+            "iowait": cpu[4],
             "steal": cpu[7],
             "own": own,
             "disk_read": SECTOR * sum(int(d[5]) for d in whole),
@@ -245,10 +289,11 @@ class Host:
             "sent": sum(int(n[8]) for n in net),
         }
 
-    def rates(self) -> dict[str, Any]:
+    def rates(self, seconds: Optional[float] = None) -> dict[str, Any]:
+        """Since the last call; ``seconds`` have passed, by the monotonic clock where they are not given."""
         now, before = self._read(), self.before
         self.before = now
-        seconds = max(now["at"] - before["at"], 1e-3)
+        seconds = max(now["at"] - before["at"], 1e-3) if seconds is None else seconds
         ticks = max(now["total"] - before["total"], 1.0)
 
         def percent(value: float) -> float:
@@ -258,11 +303,78 @@ class Host:
             "cpu": percent(ticks - (now["idle"] - before["idle"])),
             "own": percent(now["own"] - before["own"]),
             "steal": percent(now["steal"] - before["steal"]),
-            "available_mib": available_mib(),
+            "available_mib": available_mib(self.root),
         }
         for name in ("disk_read", "disk_written", "received", "sent"):
             found[name] = round(max(0.0, now[name] - before[name]) / seconds / 1e6, 3)
+        self.waited = percent(now["iowait"] - before["iowait"])
         return found
+
+    def busiest(self, seconds: float) -> dict[str, Any]:
+        """:meth:`rates` and what was busy: the disk with the most time at work, the port nearest to its line rate."""
+        disks, ports = self.disk_ms, self.net_bytes
+        rates = self.rates(seconds)
+        busy = [(100 * (ms - disks[n]) / 1000 / seconds, n) for n, ms in self.disk_ms.items() if n in disks]
+        shares = []
+        for name, (received, sent) in self.net_bytes.items():
+            speed = self._speed(name)
+            if speed is not None and name in ports:
+                most = max(received - ports[name][0], sent - ports[name][1])
+                shares.append((100 * most * 8 / 1e6 / speed / seconds, name))
+        return {
+            "h": rates,
+            "iowait": self.waited,
+            "disk": most_of(busy),
+            "port": most_of(shares),
+        }
+
+    def _speed(self, name: str) -> Optional[int]:
+        """Mbit/s; None for a port that states none (virtual ones say -1 or nothing)."""
+        said = first_line(f"{self.root}/sys/class/net/{name}/speed")
+        return int(said) if said.isdigit() and int(said) > 0 else None
+
+
+def most_of(found: list[tuple[float, str]]) -> Optional[list[Any]]:
+    """[name, percent] of the greatest; null where there is none."""
+    if not found:
+        return None
+    percent, name = max(found)
+    return [name, round(min(max(percent, 0.0), 100.0), 1)]
+
+
+class KernelLog:
+    """Messages about GPUs from /dev/kmsg that come from now on; ``open`` is false where it may not be read."""
+
+    def __init__(self, root: str) -> None:
+        self.rest = b""
+        try:
+            self.file: Optional[int] = os.open(f"{root}/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.lseek(self.file, 0, os.SEEK_END)
+        except OSError:
+            self.file = None
+
+    @property
+    def open(self) -> bool:
+        return self.file is not None
+
+    def new(self) -> list[str]:
+        """Whole lines that came since the last time."""
+        while self.file is not None:
+            try:
+                record = os.read(self.file, 8192)
+            except BlockingIOError:
+                break
+            except BrokenPipeError:  # the oldest were overwritten; reading goes on behind them
+                continue
+            except OSError:
+                self.file = None
+                break
+            if not record:
+                break
+            self.rest += record
+        whole, _, self.rest = self.rest.rpartition(b"\n")
+        said = whole.decode("utf-8", "replace").split("\n")
+        return [line for line in said if any(mark in line for mark in LOG_LINES)]
 
 
 def pids() -> list[int]:
@@ -290,8 +402,8 @@ def first_line(path: str) -> str:
     return (lines(path) or [""])[0]
 
 
-def available_mib() -> Optional[int]:
-    found = next((line for line in lines("/proc/meminfo") if line.startswith("MemAvailable:")), None)
+def available_mib(root: str = "") -> Optional[int]:
+    found = next((line for line in lines(f"{root}/proc/meminfo") if line.startswith("MemAvailable:")), None)
     return int(found.split()[1]) >> 10 if found else None
 
 
@@ -315,6 +427,35 @@ def main(folder: str, seconds: float) -> None:
         say({"t": since(start), "c": gpus.counters()})
         report_faults(gpus, start)
     say({"t": since(start), "done": True})
+
+
+def answer_ticks(folder: str, root: str) -> None:
+    """One line out for each line in, until stdin ends: the asker keeps the clock.
+
+    First ``{"watch": 1, "gpus": [{…header, "name", "memory_total_mib", "slowdown_c"}] | {"error"}, "cpus",
+    "kernel_log", "events"}``. A line in is seconds since the line before it (of the first, since the start); the
+    answer is one object with ``f``, ``s``, ``c``, ``h`` and ``x`` as above, ``w`` (memory utilization, PCIe sent and
+    received in kB/s, NVLink sent and received in KiB so far, CRC flit, CRC data, replay and recovery errors),
+    ``iowait`` (percent), ``disk`` and ``port`` ([name, percent busy]), ``k`` (lines of the kernel log about GPUs).
+    """
+    gpus, host, log = Gpus(folder), Host(root), KernelLog(root)
+    say(
+        {
+            "watch": 1,
+            "gpus": gpus.described(),
+            "cpus": os.cpu_count(),
+            "kernel_log": log.open,
+            "events": gpus.events is not None,
+        }
+    )
+    for line in sys.stdin:
+        found = host.busiest(max(float(line), 1e-3))
+        if gpus.handles:
+            found.update(f=gpus.fast(), s=gpus.slow(), w=gpus.traffic(), c=gpus.counters())
+            # The kernel log holds every Xid, the events only the critical ones: never both.
+            found["x"] = [] if log.open else gpus.faults()
+        found["k"] = log.new()
+        say(found)
 
 
 def wait(until: float) -> None:
@@ -355,5 +496,8 @@ def arguments(argv: Iterable[str]) -> tuple[str, float]:
 
 
 if __name__ == "__main__":
-    main(*arguments(sys.argv[1:]))
+    if sys.argv[2:3] == ["ticks"]:
+        answer_ticks(sys.argv[1], sys.argv[3].rstrip("/") if len(sys.argv) > 3 else "")
+    else:
+        main(*arguments(sys.argv[1:]))
     os._exit(0)  # nvmlShutdown may hang on a lost GPU

@@ -8,7 +8,8 @@
  *     error NAME          the function returns that code
  *     sleep MS VALUE      it takes its time first
  *     hang                it never returns
- * The file lies beside the folder of the library or program that reads it: ../answers.txt. */
+ * The file lies beside the folder of the library or program that reads it: ../answers.txt. It is read again when
+ * another one was put in its place: a node may change while a program watches it. */
 #ifndef FAKENODE_ANSWERS_H
 #define FAKENODE_ANSWERS_H
 
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,7 +37,8 @@ struct answer {
 
 static struct answer *answers;
 static size_t answer_count;
-static pthread_once_t answers_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t answers_mutex = PTHREAD_MUTEX_INITIALIZER;
+static ino_t answers_inode;
 
 static void answers_folder(char *path, size_t size) {
     Dl_info info;
@@ -69,15 +72,24 @@ static void answers_line(char *line) {
     last->value = value;
 }
 
+/* What was given out stays valid: old lines are not freed. */
 static void answers_load(void) {
-    char path[4096];
-    answers_folder(path, sizeof path - sizeof "/answers.txt");
-    strcat(path, "/answers.txt");
+    static char path[4096];
+    struct stat now;
+    if (path[0] == 0) {
+        answers_folder(path, sizeof path - sizeof "/answers.txt");
+        strcat(path, "/answers.txt");
+    }
+    if (stat(path, &now) == 0 && now.st_ino == answers_inode) return;
     FILE *file = fopen(path, "r");
     if (file == NULL) {
         fprintf(stderr, "fake node: no %s\n", path);
         abort();
     }
+    if (fstat(fileno(file), &now) != 0) abort();
+    answers_inode = now.st_ino;
+    answers = NULL;
+    answer_count = 0;
     char *line = NULL; /* lines stay allocated: the answers point into them */
     size_t size = 0;
     ssize_t length;
@@ -104,7 +116,9 @@ static void answers_sleep(long milliseconds) {
 
 /* The value, after any wait; NULL where the file has none. Does not look at errors. */
 static const char *answer(int scope, const char *name) {
-    pthread_once(&answers_once, answers_load);
+    pthread_mutex_lock(&answers_mutex);
+    answers_load();
+    pthread_mutex_unlock(&answers_mutex);
     size_t length = strlen(name);
     for (size_t i = 0; i < answer_count; i++) {
         if (!answers_fits(&answers[i], scope, name, length)) continue;
