@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn, Optional
+from zipfile import is_zipfile
 
 import click
 
@@ -76,6 +77,12 @@ def load_run(folder: Path, language: Optional[str] = None) -> Run:
         return read_result(folder)
     except RunError as error:
         fail_text(error.text, language_of(language))
+
+
+def own_command() -> list[str]:
+    """argv that starts this very accept again, from anywhere: the one file, or the package."""
+    program = sys.argv[0]
+    return [sys.executable, os.path.abspath(program)] if is_zipfile(program) else [sys.executable, "-m", "agent"]
 
 
 def checks() -> dict[str, ModuleType]:

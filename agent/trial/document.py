@@ -189,16 +189,19 @@ def _markdown(data: Data, translate: Translate, language: str) -> str:
 
 
 def _lines(data: Data, t: Translate) -> Iterator[str]:
-    yield f"# {_say(t, msg('Trial: {verdict}', verdict=VERDICTS[data['verdict']]))}"
+    title = msg("Trial: {verdict}", verdict=VERDICTS[data["verdict"]])
+    yield f"# {_say(t, title)}"
     yield ""
     yield _cell(data["headline"])
     yield ""
     yield from _table([msg("Promise"), msg("Outcome"), msg("Runs"), msg("Why")], map(_finding_row, data["findings"]), t)
     if data["events"]:
-        yield f"## {_say(t, msg('What happened'))}"
+        happened = msg("What happened")
+        yield f"## {_say(t, happened)}"
         yield ""
         for e in data["events"]:
-            yield f"- {_say(t, msg('run {n}', n=e['run']))}: {_cell(e['said'])}"
+            run = msg("run {n}", n=e["run"])
+            yield f"- {_say(t, run)}: {_cell(e['said'])}"
         yield ""
     if data["series"]:
         heads = [msg("Number"), msg("Median"), msg("Limit"), msg("Evening drop"), msg("Change over the trial")]
@@ -211,8 +214,10 @@ def _lines(data: Data, t: Translate) -> Iterator[str]:
         rows = ([s["number"], s["at"], s["state"], s["note"] or ""] for s in missed)
         yield from _table([msg("Slot"), msg("Planned (UTC)"), msg("State"), msg("Note")], rows, t)
     for u in data["unread"]:
-        yield f"- {_say(t, msg('{folder} cannot be read: {why}', folder=u['folder'], why=u['why']))}"
-    yield f"## {_say(t, msg('Rules'))}"
+        unread = msg("{folder} cannot be read: {why}", folder=u["folder"], why=u["why"])
+        yield f"- {_say(t, unread)}"
+    rules = msg("Rules")
+    yield f"## {_say(t, rules)}"
     yield ""
     for rule in data["rules"]:
         yield f"- {_cell(rule)}"

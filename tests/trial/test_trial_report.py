@@ -8,7 +8,7 @@ import tracemalloc
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
@@ -21,6 +21,9 @@ from agent.text import msg
 from agent.trial import document
 from agent.trial.judge import judge
 from agent.trial.runs import load_runs
+from tests.fakenode import healthy
+from tests.fakenode.node import build
+from tests.fakenode.wrong import occupied
 from tests.runs import accept
 from tests.trial.simulated import TEXT
 
@@ -168,3 +171,24 @@ def test_a_trial_of_one_minute_steps_runs_for_real_and_its_status_is_told(tmp_pa
     report = accept("trial", "report", "t", cwd=tmp_path)
     assert report.code == 3
     assert "1 of 2 runs done" in report.said
+
+
+@pytest.mark.parametrize(("force", "note"), [((), "in use: facts and counters only"), (("--force",), None)])
+def test_a_gpu_in_use_is_left_in_peace_unless_it_is_forced(
+    force: tuple[str, ...], note: Optional[str], tmp_path: Path
+) -> None:
+    busy = build(occupied(healthy.h100(), 2), tmp_path / "n")
+    (tmp_path / "c.yaml").write_text("version: 1\ngpu: {count: 8}\nmemory_bandwidth: '>= 1 TB/s'\n")
+    done = accept(
+        "trial", "run", "c.yaml", "--dir", "t", "--every", "60s", "--for", "120s", "--due", *force,
+        "--root", str(busy.root), cwd=tmp_path, env=busy.environment(), timeout=120,
+    )  # fmt: skip
+    assert done.code == 0, done.said
+    assert "run 1 of 2: done" in done.out
+    result = json.loads(next((tmp_path / "t").glob("0001-*/result.json")).read_text())
+    assert result["profile"] == ("facts" if note else "standard")
+    slot = busy.node.cards[2].slot
+    assert (f"GPU {slot} in use" in done.out) == bool(note)
+    assert result["node"]["counters"][slot]
+    (count,) = [f for f in result["findings"] if f["id"] == "gpu.count"]
+    assert count["outcome"] == "pass"

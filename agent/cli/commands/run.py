@@ -9,7 +9,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional
-from zipfile import is_zipfile
 
 import click
 
@@ -21,6 +20,7 @@ from agent.cli.shared import (
     language_of,
     load_contract,
     load_run,
+    own_command,
     translate_for,
 )
 from agent.cli.terminal import Terminal, ask, plan_lines, show_run
@@ -180,9 +180,9 @@ def _resumed(folder: Path, contract: Optional[Path], lang: Optional[str]) -> Job
 
 def _detach(job: Job) -> int:
     """Start the agent again on the prepared folder, in a session of its own."""
-    program = sys.argv[0]
-    own = [sys.executable, program] if is_zipfile(program) else [sys.executable, "-m", "agent.cli.main"]
-    pid = spawn_detached([*own, "run", "--resume", str(job.folder), "--yes", "--lang", job.language], job.folder / LOG)
+    pid = spawn_detached(
+        [*own_command(), "run", "--resume", str(job.folder), "--yes", "--lang", job.language], job.folder / LOG
+    )
     translate = translate_for(job.language)
     for line in (
         msg("started in the background, process {pid}", pid=pid),

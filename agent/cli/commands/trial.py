@@ -1,7 +1,9 @@
-"""``accept trial run|status|report``."""
+"""``accept trial run|install|uninstall|status|report``."""
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -21,6 +23,7 @@ from agent.cli.shared import (
     fail_text,
     language_of,
     load_contract,
+    own_command,
     translate_for,
 )
 from agent.cli.terminal import Terminal
@@ -33,7 +36,7 @@ from agent.quantity import format_quantity
 from agent.reading import Known
 from agent.runner import CONTRACT, RunError, begin_session, create, enter, execute, finish, live_host
 from agent.text import Text, msg
-from agent.trial import document, presence, schedule
+from agent.trial import document, presence, schedule, timer
 from agent.trial.drive import Clock, Execute, WallClock, drive
 from agent.trial.judge import Trial, judge
 from agent.trial.runs import Unread, load_runs
@@ -214,6 +217,85 @@ def _slot_line(slot: Slot, of: int) -> Text:
 
 def _when(slot: Slot) -> str:
     return f"{slot.at:%Y-%m-%d %H:%M}"
+
+
+@command.command(name="install")
+@click.argument("contract", type=click.Path(path_type=Path), required=False)
+@click.option("--dir", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Trial folder.")
+@click.option("--every", callback=seconds, help="Time between two runs, such as 4h (default: the contract's).")
+@click.option("--for", "lasts", callback=seconds, help="Length of the trial, such as 3d (default: the contract's).")
+@click.option("--as", "kind", type=click.Choice(["system", "user", "cron"]), help="Default: the best of what is there.")
+@click.option("--print", "only_print", is_flag=True, help="Show what would be written, and write nothing.")
+@LANGUAGE
+def install_command(
+    contract: Optional[Path], folder: Path, every: Optional[float], lasts: Optional[float], kind: Optional[timer.Kind],
+    only_print: bool, lang: Optional[str],
+) -> int:  # fmt: skip
+    """Let a timer run the trial of CONTRACT, also after a reboot; the first run begins within minutes.
+
+    A systemd timer of the system (as root) or of the user, or a line of the user's crontab. `accept trial uninstall`
+    takes it away whole.
+    """
+    known = (folder / schedule.FILE).exists()
+    if contract is None and not known:
+        raise click.UsageError("name a contract: there is no trial in this folder yet")
+    read = load_contract(folder / CONTRACT if known else contract or Path(), lang)
+    language = language_of(lang, read)
+    terminal = Terminal(translate_for(language))
+    settings = schedule.settings_of(read.trial)
+    absolute = folder.resolve()
+    try:
+        between = schedule.read(folder).every_s if known else every or settings[0]
+        job = timer.Timer(absolute, own_command(), os.environ.get("PATH", os.defpath), between)
+        if only_print:
+            _print_timer(job, kind, terminal)
+            return Exit.ACCEPTED
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="accept-timer-") as scratch:
+            if not known:
+                _begun(folder, read, WallClock(), every, lasts, language)
+            done = timer.install(LiveHost(Store(Path(scratch))), job, kind)
+    except ScheduleError as error:
+        fail_text(error.text, language)
+    except timer.TimerError as error:
+        fail_text(error.text, language)
+    except OSError as error:
+        fail_text(msg("{folder} cannot be written: {error}", folder=str(folder), error=str(error)), language)
+    for path in done.what:
+        terminal.say(msg("installed: {path}", path=path))
+    if done.note is not None:
+        terminal.say(done.note)
+    terminal.say(msg("see: accept trial status {folder}", folder=shlex.quote(str(folder))))
+    terminal.say(msg("take it away with: accept trial uninstall {folder}", folder=shlex.quote(str(folder))))
+    return Exit.ACCEPTED
+
+
+def _print_timer(job: timer.Timer, kind: Optional[timer.Kind], terminal: Terminal) -> None:
+    if kind in ("system", "user"):
+        for name, text in (("service", timer.service_text(job)), ("timer", timer.timer_text(job))):
+            terminal.raw(f"# {timer.units(kind) / f'{job.name}.{name}'}")
+            click.echo(text)
+    else:
+        click.echo(timer.cron_line(job))
+
+
+@command.command(name="uninstall")
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@LANGUAGE
+def uninstall_command(folder: Path, lang: Optional[str]) -> int:
+    """Take the timer of a trial away. The runs in DIR stay."""
+    language = language_of(lang)
+    with tempfile.TemporaryDirectory(prefix="accept-timer-") as scratch:
+        try:
+            taken = timer.uninstall(LiveHost(Store(Path(scratch))), folder)
+        except timer.TimerError as error:
+            fail_text(error.text, language)
+    if not taken:
+        fail_text(msg("no timer is installed for {folder}", folder=str(folder)), language)
+    terminal = Terminal(translate_for(language))
+    for path in taken:
+        terminal.say(msg("removed: {path}", path=path))
+    return Exit.ACCEPTED
 
 
 @command.command(name="status")
