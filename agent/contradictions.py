@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
+from agent.contract_gpus import beyond_the_model
 from agent.model import Clause, Contract
 from agent.quantity import convert
 from agent.source import Problem
@@ -21,6 +22,7 @@ def contradictions(contract: Contract, name: str = "contract") -> tuple[Problem,
         *_links(clauses),
         *_faster_than_the_port(clauses),
         *_nodes(clauses),
+        *beyond_the_model(clauses),
         *_trial(contract, clauses),
     ]
     problems = (Problem(name, clause.line, clause.column, message) for clause, message in found)

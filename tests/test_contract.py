@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from agent import catalogue
 from agent.checks import families
 from agent.contract import ContractErrors, contradictions, load, loads, schema
 from agent.grammar import GrammarError, Kind, Section, plain
@@ -407,6 +408,57 @@ def test_contradictions(text: str, said: str) -> None:
     found = contradictions(read(text), "c.yaml")
     assert len(found) == 1
     assert str(found[0]).startswith(f"c.yaml:{said}")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "more", "said"),
+    [
+        ("model: H100 SXM5 80GB, memory: 40 GB", "", "a whole H100 SXM5 80GB has 79.6"),
+        ("model: H100 SXM5 80GB, memory: 96 GB", "", "gpu.memory promises 96 GB"),
+        ("model: H100 SXM5 80GB", "gemm: {bf16: '>= 2000 TFLOPS'}", "the promised figure is the one with sparsity"),
+        ("model: H100 SXM5 80GB", "gemm: {bf16: '>= 1200 TFLOPS'}", "gemm.bf16 promises >= 1200 TFLOPS"),
+        ("model: A100 80G", "gemm: {fp8: '>= 300 TFLOPS'}", "gemm.fp8 is promised, but A100"),
+        ("model: A100 80G, pcie: Gen5 x16", "", "Gen4 x16"),
+        ("model: RTX 4090, nvlink: 900 GB/s", "", "NVLink is promised, but"),
+        ("model: RTX 4090, p2p: true", "", "gpu.p2p is promised, but"),
+        ("model: RTX 4090, ecc: on, mig: on", "", "gpu.mig is promised, but"),
+        ("model: H20 96GB, nvlink: 20 links", "", "gpu.nvlink promises 20 links"),
+        ("model: A800 SXM4 80GB, nvlink: 600 GB/s", "", "has 400 GB/s"),
+        ("model: H100 PCIe, power_limit: 700 W", "", "gpu.power_limit promises 700 W"),
+        ("model: L40S", "memory_bandwidth: '>= 1 TB/s'", "has 864 GB/s"),
+        ("model: L40S", "pcie_bandwidth: {h2d: '>= 48 GB/s'}", "pcie_bandwidth.h2d promises"),
+        ("model: L40S", "topology: {gpu_gpu: NVLink}", "NVLink is promised, but"),
+        ("model: A100 SXM4 80GB", "p2p_bandwidth: '>= 330 GB/s'", "has 300 GB/s"),
+        ("model: A800 SXM4 80GB", "allreduce: {busbw: '>= 420 GB/s'}", "has 400 GB/s"),
+    ],
+)
+def test_what_the_named_model_cannot_do(gpu: str, more: str, said: str) -> None:
+    found = contradictions(read(f"gpu: {{{gpu}}}\n{more}\n"), "c.yaml")
+    assert any(said in str(problem) for problem in found), list(map(str, found))
+    assert len(found) == 1 or "ecc" in gpu
+
+
+def test_an_ambiguous_name_is_read_in_its_favour() -> None:
+    """ "A100 80G" may be the SXM card with NVLink, "A100" may have 40 GB."""
+    assert contradictions(read("gpu: {model: A100 80G, nvlink: 600 GB/s}\nmemory_bandwidth: '>= 2 TB/s'")) == ()
+    assert contradictions(read("gpu: {model: A100, memory: 40 GB}")) == ()
+    assert contradictions(read("gpu: {model: Some New GPU, memory: 400 GB}\ngemm: {bf16: '>= 9000 TFLOPS'}")) == ()
+
+
+@pytest.mark.parametrize("model", catalogue.load().models, ids=lambda m: m.id)
+def test_what_the_catalogue_says_of_a_model_is_no_contradiction(model: catalogue.Model) -> None:
+    gpu = [f"model: {model.id}", f"power_limit: {model.power_default_w.value:g} W"]
+    gpu += [f"memory: {model.marketed_gb[0]} GB"] if model.marketed_gb else []
+    gpu += [f"pcie: Gen{model.pcie_gen} x{model.pcie_width}"] if model.pcie_gen else []
+    gpu += [f"nvlink: {model.nvlink.total_gbs:g} GB/s"] if model.nvlink.links else []
+    rates = ", ".join(
+        f"{d}: '>= {p:g} {'TOPS' if d == 'int8' else 'TFLOPS'}'"
+        for d in model.rates
+        if (p := model.peak(d)) is not None
+    )
+    more = f"gemm: {{{rates}}}\n" if rates else ""
+    more += f"memory_bandwidth: '>= {model.memory_spec_gbs.value:g} GB/s'\n"
+    assert [str(p) for p in contradictions(read(f"gpu: {{{', '.join(gpu)}}}\n{more}"))] == []
 
 
 def test_sound_contracts_have_no_contradictions() -> None:

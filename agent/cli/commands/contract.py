@@ -30,7 +30,7 @@ def check(file: Path, lang: Optional[str]) -> int:
     """
     read = load_contract(file, lang)
     translate = translate_for(language_of(lang, read))
-    problems = contracts.contradictions(read)
+    problems = contracts.contradictions(read, str(file))
     for problem in problems:
         click.echo(problem_line(problem, translate))
     families = checks()
