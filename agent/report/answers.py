@@ -13,10 +13,10 @@ from statistics import median
 from typing import Any, Optional
 
 from agent.model import Attempt, Block, Finding, Measurement, Run
-from agent.report import industry, numbers
+from agent.report import byhand, industry, numbers
 from agent.report.clean import one_line, shortened
 from agent.report.names import split, title
-from agent.report.rows import command, gpu_labels, label_of
+from agent.report.rows import gpu_labels, label_of
 from agent.text import Text, Translate, msg
 
 _SHOWN = 4
@@ -394,7 +394,7 @@ def _tool(case: _Case) -> Iterable[Text]:
     yield msg("Each line says how to get the number by hand. With the trade's own tools:")
     shown = 0
     for f in _one_a_clause(case.broken):
-        tool = industry.command(f, case.run) or command(f.reproduce)
+        tool = industry.command(f, case.run) or byhand.command(f, case.run)
         if tool:
             shown += 1
             yield msg("{what}: {command}", what=title(f.clause, case.translate), command=tool)

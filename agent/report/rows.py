@@ -11,7 +11,7 @@ from typing import Any, Optional
 from urllib.parse import quote
 
 from agent.model import Finding, Limit, Run
-from agent.report import industry, looks, numbers
+from agent.report import byhand, industry, looks, numbers
 from agent.report.claims import Formula, claim
 from agent.report.clean import one_line, shortened, visible
 from agent.report.names import title
@@ -52,7 +52,6 @@ class Subject:
     measured: str
     interval: str
     gap: str
-    reproduce: str
     evidence: tuple[Link, ...]
 
 
@@ -139,6 +138,10 @@ def _link(name: str, known: Extras) -> Link:
 def command(argv: tuple[str, ...]) -> str:
     """argv as it can be pasted into a shell."""
     return shortened(one_line(" ".join(shlex.quote(a) for a in argv)), _LONGEST_REASON)
+
+
+def _pasted(line: str) -> str:
+    return shortened(one_line(line), _LONGEST_REASON)
 
 
 def _distance(f: Finding) -> Optional[tuple[float, float]]:
@@ -236,7 +239,6 @@ def _subject(f: Finding, labels: Mapping[str, str], translate: Translate, known:
         measured=shortened(numbers.quantity(f.measured, f.unit, translate), _LONGEST_WORDS),
         interval=shortened(numbers.interval(*f.interval, f.unit), 120) if f.interval else "",
         gap=gap(f, translate),
-        reproduce=command(f.reproduce),
         evidence=links(f.evidence, known),
     )
 
@@ -287,8 +289,8 @@ def _row(group: list[Finding], run: Run, translate: Translate, known: Extras) ->
         grant=say(first.grant, translate) if first.grant else "",
         remedy=shortened(visible(first.remedy or ""), _LONGEST_WORDS),
         claim=_claim(group, run, translate, known),
-        reproduce=subjects[0].reproduce,
-        industry=shortened(one_line(industry.command(first, run)), 400),
+        reproduce=_pasted(byhand.command(first, run, not single)),
+        industry=_pasted(industry.command(first, run, not single)),
         evidence=links((e for f in group for e in f.evidence), known),
         subjects=subjects,
         places=msg("{n} places", n=len(subjects)).render(translate),

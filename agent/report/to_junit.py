@@ -8,7 +8,7 @@ from typing import Optional
 from xml.etree import ElementTree
 
 from agent.model import Finding, Run
-from agent.report import looks, numbers, rows
+from agent.report import byhand, industry, looks, numbers, rows
 from agent.report.clean import one_line, visible
 from agent.report.names import title
 from agent.text import Translate, msg
@@ -20,7 +20,7 @@ EXTENSION = "xml"
 def render(run: Run, folder: Optional[Path], translate: Translate, language: str) -> str:
     """One suite named after the contract. A run that did not finish carries an error of its own."""
     del folder, language
-    cases = [_case(f, translate) for f in run.findings]
+    cases = [_case(f, run, translate) for f in run.findings]
     if not run.complete:
         cases.append(_unfinished(translate))
     totals = {kind: str(sum(c.find(kind) is not None for c in cases)) for kind in ("failure", "error", "skipped")}
@@ -56,7 +56,7 @@ def _properties(run: Run, translate: Translate) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _case(f: Finding, translate: Translate) -> ElementTree.Element:
+def _case(f: Finding, run: Run, translate: Translate) -> ElementTree.Element:
     look = looks.of_outcome(f.outcome, f.severity)
     case = ElementTree.Element("testcase", classname=f"accept.{_family(f.clause)}", name=one_line(f.id))
     why = visible(f.reason.render(translate))
@@ -65,11 +65,11 @@ def _case(f: Finding, translate: Translate) -> ElementTree.Element:
         element = ElementTree.SubElement(case, look.junit, message=message)
         if look.junit != "skipped":
             element.set("type", one_line(f.reason_code) or "-")
-        element.text = _details(f, why, translate)
+        element.text = _details(f, why, run, translate)
     return case
 
 
-def _details(f: Finding, why: str, translate: Translate) -> str:
+def _details(f: Finding, why: str, run: Run, translate: Translate) -> str:
     lines = [
         (msg("promised"), numbers.promise(f.promised)),
         (msg("measured"), numbers.quantity(f.measured, f.unit, translate)),
@@ -77,7 +77,7 @@ def _details(f: Finding, why: str, translate: Translate) -> str:
         (msg("why"), why),
         (msg("to be granted"), visible(f.grant.render(translate)) if f.grant else ""),
         (msg("reference"), one_line(f.ref or "")),
-        (msg("reproduce"), rows.command(f.reproduce)),
+        (msg("reproduce"), byhand.command(f, run) or industry.command(f, run)),
         (msg("evidence"), one_line(", ".join(f.evidence))),
     ]
     return "\n" + "".join(f"{label.render(translate)}: {value}\n" for label, value in lines if value)

@@ -32,7 +32,7 @@ def said(run: Run, digest: str = "d" * 64, language: str = "en") -> dict[str, st
         ("spread", ("509.8 – 513.7", "617.5", "701.2 – 705.2", "13 others")),
         ("warm", ("12 of 12 blocks", "1,290 MHz", "61 °C", "452", "power limit reached 97")),
         ("lanes", ("8 of 8 links",)),
-        ("tool", ("dcgmproftester12", "nvbandwidth", "fio --directory=/data", "mtr -rwc 100 jinan.example.cn")),
+        ("tool", ("dcgmproftester12", "nvbandwidth", "--filename=/data/accept.fio", "mtr -rwbc 100 jinan.example.cn")),
         ("edited", ("d" * 64, "accept judge contract.yaml 20261130T120411Z-gpu-node-17", "accept seal")),
     ],
 )
