@@ -72,6 +72,15 @@ def network_of(address: Optional[str]) -> Optional[str]:
     return str(ipaddress.ip_network(f"{plain}/{NETWORK_PREFIX[found.version]}", strict=False))
 
 
+def this_machine(address: Optional[str], local: Optional[str]) -> bool:
+    """Whether a connection to ``address`` never left the machine: the kernel speaks to itself from the same address.
+
+    ``local`` is this end's address of the connection. False where nothing is known.
+    """
+    far, near = address_of(address or ""), address_of(local or "")
+    return far is not None and (far.is_loopback or far.is_unspecified or far == near)
+
+
 def metered(address: Optional[str]) -> bool:
     """Whether traffic to this address may be paid by the byte: anything but private and local addresses."""
     found = address_of(address or "")

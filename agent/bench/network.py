@@ -15,7 +15,7 @@ from statistics import median
 from typing import Optional, Union
 
 from agent.bench import neighbours
-from agent.bench.endpoints import Endpoint, endpoint, metered, network_of
+from agent.bench.endpoints import Endpoint, endpoint, metered, network_of, this_machine
 from agent.bench.neighbours import Between
 from agent.bench.step import Cost, Look, Step
 from agent.host import Host, Ran
@@ -116,6 +116,11 @@ class Screened:
     @property
     def network(self) -> Optional[str]:
         return network_of(self.test.course.address)
+
+    @property
+    def here(self) -> bool:
+        """Whether the server is this machine itself: measured only where no other answers, and never judged."""
+        return this_machine(self.test.course.address, self.test.course.local)
 
 
 @dataclass
@@ -240,7 +245,9 @@ def _measure(client: _Client, memory: _Memory, direction: str, ends: Sequence[En
     closer = bool(went) and client.look.depth == "deeper" and key not in memory.deep
     avoid = set() if closer else set(went)
     answered, failures = screen(client, direction, ends, avoid)
-    order = sorted(answered, key=lambda s: (s.network in avoid, closer and s.network != went[-1], -s.test.bits_per_s))
+    order = sorted(
+        answered, key=lambda s: (s.here, s.network in avoid, closer and s.network != went[-1], -s.test.bits_per_s)
+    )
     for chosen in order:
         counted = f"{key}.{client.look.number}.{chosen.end}.neighbours"
         before = neighbours.look(client.host, f"{counted}.before")
@@ -249,7 +256,7 @@ def _measure(client: _Client, memory: _Memory, direction: str, ends: Sequence[En
             window = neighbours.between(before, neighbours.look(client.host, f"{counted}.after"))
             went.append(chosen.network)
             memory.deep.update({key} if client.look.depth == "deeper" else ())
-            others = len({s.network for s in answered} - {chosen.network})
+            others = len({s.network for s in answered if not s.here} - {chosen.network})
             return _taken(client, direction, chosen, tests, others, failures, window)
         failures.append(failure)
     return _nobody(failures)
@@ -335,6 +342,7 @@ def _block(test: Test, chosen: Screened, direction: str, others: int) -> Block:
         "server": str(chosen.end),
         "address": test.course.address,
         "network": network_of(test.course.address),
+        "local": chosen.test.course.local,
         "other_networks": others,
         "direction": direction,
         "streams": test.result.streams,

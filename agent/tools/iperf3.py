@@ -188,11 +188,11 @@ def _lost(total: dict[str, Any]) -> Optional[float]:
 
 @dataclass(frozen=True)
 class Course:
-    """What a report wants beside the rate: the address that answered, the second by second, the CPU load.
+    """What a report wants beside the rate: the addresses at both ends, the second by second, the CPU load.
 
-    ``series`` holds bits a second of every interval that counts (omitted ones left out), of all streams
-    together. ``seconds`` is the receiver's time. CPU in percent of one core; ``far_cpu`` the other end's.
-    ``moved``: bytes of all intervals, omitted ones too, as this end counted them.
+    ``address`` is the server's, ``local`` this end's. ``series`` holds bits a second of every interval that counts
+    (omitted ones left out), of all streams together. ``seconds`` is the receiver's time. CPU in percent of one core;
+    ``far_cpu`` the other end's. ``moved``: bytes of all intervals, omitted ones too, as this end counted them.
     """
 
     address: Optional[str] = None
@@ -201,6 +201,7 @@ class Course:
     cpu: Optional[float] = None
     far_cpu: Optional[float] = None
     moved: Optional[float] = None
+    local: Optional[str] = None
 
 
 def course(text: str) -> Course:
@@ -226,5 +227,6 @@ def course(text: str) -> Course:
         seconds=number(received.get("seconds")) or None,
         cpu=number(cpu.get("host_total")),
         far_cpu=number(cpu.get("remote_total")),
+        local=text_or_none(connected[0].get("local_host")) if connected else None,
         moved=sum(b for b in (number(total.get("bytes")) for total in sums) if b is not None) or None,
     )

@@ -21,6 +21,7 @@ from agent.text import msg
 from tests.bench.driven import Said, ScriptedHost, clause, judged
 
 A, B, C = "203.0.113.9:5201", "198.51.100.7:5201", "203.0.9.9:5201"
+LOCAL = "198.51.100.77"  # this machine
 BUSY = "the server is busy running a test. try again later"
 
 
@@ -31,7 +32,7 @@ def answer(address: str, bits_per_s: float, *, cpu: float = 10.0, error: Optiona
     document: dict[str, Any] = {
         "start": {
             "version": "iperf 3.12",
-            "connected": [{"remote_host": address, "remote_port": 5201}],
+            "connected": [{"local_host": LOCAL, "remote_host": address, "remote_port": 5201}],
             "test_start": {"protocol": "TCP", "num_streams": 4, "reverse": 1},
         },
         "intervals": rows,
@@ -111,6 +112,17 @@ def test_the_faster_server_is_taken_and_its_address_kept(tmp_path: Path) -> None
     found = find(Servers({A: 3e8, B: 9e8}), tmp_path, ">= 500 Mbit/s", A, B)
     assert (found.outcome, found.measured) == ("pass", pytest.approx(900))
     assert "-R" in found.reproduce
+
+
+@pytest.mark.parametrize("own", ["127.0.0.1:5201", "127.0.0.53:5201", f"{LOCAL}:5201"])
+@pytest.mark.parametrize("promise", [">= 1 Mbit/s", ">= 900 Gbit/s"])
+def test_this_machine_is_no_far_end(own: str, promise: str, tmp_path: Path) -> None:
+    """Its rate is memory's: it neither keeps nor breaks a promise, nor does it serve as a witness."""
+    alone = find(Servers({own: 40e9}), tmp_path / "alone", promise, own)
+    assert (alone.outcome, alone.reason_code) == ("inconclusive", "own-address"), alone
+    assert "this machine itself" in str(alone.reason)
+    real = find(Servers({own: 40e9, A: 80e6}), tmp_path / "beside", ">= 100 Mbit/s", own, A)
+    assert (real.outcome, real.reason_code, real.measured) == ("inconclusive", bench.FAR_END, 80.0), real
 
 
 def test_a_shortfall_convicts_when_another_network_agrees(tmp_path: Path) -> None:
