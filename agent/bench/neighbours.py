@@ -23,6 +23,7 @@ DISTURBED = "disturbed"
 SHARE = 0.05
 LEAST = 1e6
 # Headers, acknowledgements and what is sent twice: interfaces count more than a test's payload.
+CARRIED = 0.9  # of our bytes: what moved less did not carry them
 ON_WIRE = 1.10
 STEAL_SHARE = 0.01
 NAMED = 3  # processes named in a note
@@ -216,8 +217,9 @@ def on_net(found: Reading[Between], direction: str, ours: Optional[float]) -> As
     window = found.value
     way = 0 if direction == "download" else 1
     notes, foreign = [*_steal(window)], dict(_stolen(window))
-    # What carried the test moved as much at least; of several the one that tells least of others.
-    carriers = {n: pair[way] for n, pair in window.net.items() if ours is not None and pair[way] >= ours}
+    # What carried the test moved about as much at least (some may still lie in buffers); of several the one that tells
+    # least of others.
+    carriers = {n: pair[way] for n, pair in window.net.items() if ours is not None and pair[way] >= CARRIED * ours}
     carrier = min(carriers, key=lambda name: carriers[name], default=None)
     disturbed: Optional[Void] = None
     if carrier is not None and ours is not None:

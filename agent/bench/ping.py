@@ -62,6 +62,10 @@ class Sent:
     ran: Ran
     result: tool.Ping
 
+    @property
+    def address(self) -> Optional[str]:
+        return tool.address(self.ran.stdout)
+
 
 @dataclass(frozen=True)
 class Failed:
@@ -170,7 +174,7 @@ def _icmp_result(entry: Entry, look: Look, name: Name, sent: Sequence[Sent], not
     for one in sent:
         value = one.result.rtt_avg_ms if name == "latency" else one.result.rtt_mdev_ms
         if value is not None:
-            blocks.append(Block(value, conditions=_conditions(one.result)))
+            blocks.append(Block(value, conditions=_conditions(one)))
     if not blocks and any(one.result.received for one in sent):
         return Missing("unsupported", msg("this ping does not print the mean deviation"), _cited(sent))
     if not blocks:
@@ -183,12 +187,15 @@ def _loss(look: Look, sent: Sequence[Sent], note: Text, wanted: int) -> Taken:
     lost = trials - sum(one.result.received for one in sent)
     plan = msg("{n} pings planned for this clause, {sent} sent, {lost} lost", n=wanted, sent=trials, lost=lost)
     series = tuple(100 * (one.result.sent - one.result.received) / max(one.result.sent, 1) for one in sent)
-    block = Block(100 * lost / max(trials, 1), series, conditions={"count": lost, "trials": trials, "planned": wanted})
+    conditions = {"count": lost, "trials": trials, "planned": wanted, "address": sent[0].address}
+    block = Block(100 * lost / max(trials, 1), series, conditions=conditions)
     return Taken(_attempt(look, sent, [block], (note, plan)), "%", "share of trials")
 
 
-def _conditions(result: tool.Ping) -> dict[str, Any]:
+def _conditions(one: Sent) -> dict[str, Any]:
+    result = one.result
     return {
+        "address": one.address,
         "sent": result.sent,
         "received": result.received,
         "min_ms": result.rtt_min_ms,
@@ -220,6 +227,7 @@ class Connects:
     refused: int
     failed: int
     error: Optional[str]
+    address: Optional[str] = None
 
 
 def _by_tcp(entry: Entry, host: Host, look: Look, names: Sequence[Name], icmp: Failed) -> Mapping[Name, Result]:
@@ -263,7 +271,7 @@ def _connects(host: Host, probe: str, target: str, port: int, count: int) -> Uni
         return answer
     said = answer.value
     error = said.get("error")
-    return Connects(ran, port, tuple(said["times_ms"]), said["refused"], said["failed"], error)
+    return Connects(ran, port, tuple(said["times_ms"]), said["refused"], said["failed"], error, said.get("address"))
 
 
 def _tcp_result(entry: Entry, look: Look, name: Name, repetitions: Sequence[Connects], icmp: Failed) -> Result:
@@ -277,6 +285,7 @@ def _tcp_result(entry: Entry, look: Look, name: Name, repetitions: Sequence[Conn
             # The median: a lost SYN comes back after a whole second and is not a round trip.
             value = median(one.times_ms) if name == "latency" else pstdev(one.times_ms)
             conditions = {
+                "address": one.address,
                 "port": one.port,
                 "refused": one.refused,
                 "failed": one.failed,

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from typing import Optional
 
 from agent.bench.network import FAR_END
+from agent.checks import _own_address
 from agent.checks._api import Case
 from agent.checks._judge import limit_of, rate
 from agent.model import Attempt, Block, Clause, Finding, Measurement
@@ -35,6 +36,7 @@ def judge(
     measurements that fell short of their own promise, each a witness if it is short of this one too.
     ``more_to_come``: such a witness may still appear, so that a repetition is worth its traffic.
     """
+    case = _own_address.aside(case, clause.key)
     taken = case.measured.get(clause.key)
     if not isinstance(taken, Measurement) or clause.promise.op != ">=":
         return rate(clause, case)
@@ -55,6 +57,7 @@ def judge_each(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
 
 def _short_of_its_own(clause: Clause, case: Case) -> Optional[Measurement]:
     """The measurement if every attempt fell short of its own promise."""
+    case = _own_address.aside(case, clause.key)
     taken = case.measured.get(clause.key)
     if not isinstance(taken, Measurement) or clause.promise.op != ">=":
         return None

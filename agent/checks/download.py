@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from agent.bench import download as bench
 from agent.bench.step import Step
-from agent.checks import _far_end
+from agent.checks import _far_end, _own_address
 from agent.checks._api import Case
 from agent.grammar import Section, rate, url
 from agent.model import Clause, Finding
 from agent.quantity import convert
 
 GRAMMAR = Section(clauses={"rate": rate()}, settings={"url": url()}, many="url")
+FACTS = _own_address.FACTS
 
 
 def steps(clauses: Sequence[Clause], case: Case) -> Iterable[Step]:

@@ -7,6 +7,7 @@ from typing import Literal, Optional
 
 from agent.bench import ping as bench
 from agent.bench.step import Step
+from agent.checks import _own_address
 from agent.checks._api import Case
 from agent.checks._judge import rate, unsupported
 from agent.grammar import Section, duration, host, percent
@@ -18,6 +19,7 @@ GRAMMAR = Section(
     settings={"host": host()},
     many="host",
 )
+FACTS = _own_address.FACTS
 NAMES: tuple[bench.Name, ...] = ("latency", "jitter", "loss")
 
 
@@ -53,4 +55,4 @@ def _order(loss: Optional[Clause]) -> Literal[">=", "<="]:
 def judge(clauses: Sequence[Clause], case: Case) -> Iterable[Finding]:
     """Each number by the rule of its kind."""
     for clause in clauses:
-        yield rate(clause, case) if clause.name in NAMES else unsupported(clause)
+        yield rate(clause, _own_address.aside(case, clause.key)) if clause.name in NAMES else unsupported(clause)

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.bench import reach as bench
 from agent.bench.step import Step
+from agent.checks import _own_address
 from agent.checks._api import Case
 from agent.checks._judge import REASONS, finding, unreadable
 from agent.grammar import Section, endpoint
@@ -15,6 +16,7 @@ from agent.reading import Missing
 from agent.text import Text, msg
 
 GRAMMAR = Section(clauses={"reach": endpoint()}, bare="reach", each=True)
+FACTS = _own_address.FACTS
 
 # What the network of the node has to do; the rest may be a proxy, a certificate store, or a fault of the server.
 OF_THE_NODE = ("dns", "tcp", "tls")
@@ -35,16 +37,19 @@ def steps(clauses: Sequence[Clause], case: Case) -> Iterable[Step]:
 
 def judge(clauses: Sequence[Clause], case: Case) -> Iterable[Finding]:
     """Reached in any of three tries: kept. Not reached in two attempts, by a fault of the network: broken."""
-    return [_judge(clause, case.measured.get(clause.key)) for clause in clauses]
+    return [_judge(clause, case) for clause in clauses]
 
 
-def _judge(clause: Clause, taken: object) -> Finding:
+def _judge(clause: Clause, case: Case) -> Finding:
+    taken = case.measured.get(clause.key)
     if isinstance(taken, Missing):
         return unreadable(clause, taken)
     if not isinstance(taken, Measurement):
         return unreadable(clause, Missing("left-out", msg("not measured")))
     last = _last_try(taken.attempts[-1])
     outcome, code, reason = _decide(taken)
+    if outcome == "pass" and not last.get("proxy") and _own_address.is_own(last.get("address"), case):
+        outcome, code, reason = "inconclusive", _own_address.CODE, _own_address.why(str(last["address"]))
     return finding(
         clause,
         outcome,

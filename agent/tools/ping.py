@@ -86,6 +86,13 @@ def parse(text: str) -> Ping:
     return Ping(sent, received, loss, *_rtt(lines, at, received, text))
 
 
+def address(text: str) -> Optional[str]:
+    """The address that was pinged, from the first line: ``PING host (1.2.3.4) …``; None where none is shown."""
+    first = next((line for line in clean(text).split("\n") if line.strip()), "")
+    found = re.search(r"\(([0-9.]{7,15}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(?:%\w+)?)\)", first)
+    return found[1] if found else None
+
+
 def _next_counts(lines: list[str], at: int) -> bool:
     return at + 1 < len(lines) and re.search(r"\d", lines[at + 1]) is not None
 
