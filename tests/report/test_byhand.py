@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -46,6 +47,12 @@ def _finding(key: str, entry: str = "", reproduce: tuple[str, ...] = (), subject
 
 def _shell(line: str, where: Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", line], cwd=where, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def _needs_torch() -> None:
+    # Found, not imported: it would stay in the memory of every test that follows.
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("no torch")
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -137,7 +144,7 @@ def test_fio_as_it_is_pasted(key: str, tmp_path: Path, run: Run) -> None:
 @pytest.mark.parametrize("key", ["gemm.fp32", "gemm.bf16", "gemm.fp64", "memory_bandwidth", "gemm.int8", "gemm.fp8"])
 def test_a_line_of_torch_computes_on_whatever_device(key: str, tmp_path: Path, run: Run) -> None:
     """On the CPU, small: the arithmetic of the line is the same."""
-    pytest.importorskip("torch")
+    _needs_torch()
     line = byhand.command(_finding(key), run)
     assert "cuda:0" in line
     line = line.replace("cuda:0", "cpu").replace("torch.cuda.synchronize", "(lambda d: None)")
@@ -151,8 +158,7 @@ def test_a_line_of_torch_computes_on_whatever_device(key: str, tmp_path: Path, r
 
 
 def test_memory_that_forgets_a_byte_is_found_by_the_line(tmp_path: Path, run: Run) -> None:
-    torch = pytest.importorskip("torch")
-    assert torch
+    _needs_torch()
     line = byhand.command(_finding("memory_test"), run).replace("cuda:0", "cpu")
     line = line.replace("int(torch.cuda.mem_get_info(d)[0] * 0.95) >> 28", "3").replace("1 << 28", "1 << 10")
     python = Path(sys.executable)
