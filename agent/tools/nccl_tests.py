@@ -53,11 +53,20 @@ _FAILURES = (
     ("nccl_error", "NCCL failed inside the test", r"Test NCCL failure|NCCL (?:failure|error)\b"),
     ("cuda_error", "CUDA failed inside the test", r"Test CUDA failure|CUDA (?:failure|error)\b"),
     ("test_failed", "the test itself failed", r"Test failure\b|Test timeout\b"),
-    ("mpi_error", "MPI could not start or run the ranks", r"not enough slots|MPI_ABORT|MPI_Init.*fail"),
+    ("usage", "nccl-tests refused its command line", r"^USAGE: \w+_perf\b|^invalid (?:size|value|option) specified"),
+    (
+        "mpi_error",
+        "MPI could not start or run the ranks",
+        r"not enough slots|MPI_ABORT|MPI_Init.*fail|^(?:mpirun|mpiexec|prterun|srun)\b.*(?:unable|error|exited|fail)",
+    ),
 )
 _FAILED = tuple((kind, message, re.compile(pattern, re.I)) for kind, message, pattern in _FAILURES)
 _RANK = re.compile(r"\[\d{1,5}\](?: *[:>])?")
-_LINE_RANK = re.compile(r"^\s*\d{1,5}: ")
+# What launchers and log collectors put before each line: a time, a pod, mpirun's tag, a rank, a host.
+_PREFIX = re.compile(
+    r"^\s*(?:\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)?\s+)?(?:\[pod/[^\]]{1,200}\]\s+)?"
+    r"(?:\[\d{1,5},\d{1,5}\]<std(?:out|err)>:|\d{1,5}: |[A-Za-z][\w.-]{0,63}: (?=\s*(?:#|\d+\s+\d+\s)))?"
+)
 _BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\b")
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\d{1,9}(?:\.\d{1,9})?)(?![\d.])")
 _TYPE = re.compile(r"u?int\d*|u?char|half|float\d*(?:_?e\dm\d)?|double|bfloat16|f8e\dm\d|fp8\w*", re.I)
@@ -79,12 +88,13 @@ def parse(text: str) -> NcclTest:
         raise _no_rows(text, lines)
     average = _single(_AVERAGE, lines)
     bounds = _single(_BOUNDS, lines)
+    _check_tables(lines, width, finished=average is not None or bounds is not None)
     return NcclTest(rows, float(average) if average else None, int(bounds) if bounds else None)
 
 
 def _plain(line: str) -> str:
-    """Without the rank marks that launchers put before and inside lines."""
-    return _RANK.sub(" ", _LINE_RANK.sub("", line)).strip()
+    """Without the marks that launchers put before and inside lines."""
+    return _RANK.sub(" ", _PREFIX.sub("", line, count=1)).strip()
 
 
 def _check_failures(lines: Sequence[str]) -> None:
@@ -105,11 +115,24 @@ def _no_rows(text: str, lines: Sequence[str]) -> ParseError:
 def _width(lines: Sequence[str]) -> int:
     """How many cells a row has: as the heading says, else as the first row has; 0 where there is none."""
     for line in lines:
-        words = line.lstrip("#").split()
-        if words[:3] == ["size", "count", "type"] and "time" in words:
-            return words.index("time") + 8
+        if _is_heading(line):
+            return line.lstrip("#").split().index("time") + 8
     first = next((len(words) for words in map(str.split, lines) if _starts_row(words)), 0)
     return first if 11 <= first <= 13 else 0
+
+
+def _check_tables(lines: Sequence[str], width: int, *, finished: bool) -> None:
+    """Two tables in one text are no result of either; a broken row in a finished test is a row missed."""
+    if sum(_is_heading(line) for line in lines) > 1:
+        raise ParseError("several_results", "more than one table (without MPI each rank runs a test of its own)")
+    for line in lines:
+        if finished and _starts_row(line.split()) and not _is_row(line.split(), width):
+            raise ParseError("unparsable", "a row that cannot be read", line)
+
+
+def _is_heading(line: str) -> bool:
+    words = line.lstrip("#").split()
+    return words[:3] == ["size", "count", "type"] and "time" in words
 
 
 def _is_row(words: Sequence[str], width: int) -> bool:
