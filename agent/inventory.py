@@ -16,7 +16,9 @@ GPU_COUNTERS = (
     "ecc_corrected_aggregate", "ecc_uncorrected_aggregate", "remapped_correctable", "remapped_uncorrectable",
     "remapped_failure", "retired_pages", "pcie_replay",
 )  # fmt: skip
+PCI_COUNTERS = ("aer_nonfatal", "aer_fatal")
 DISK_COUNTERS = ("media_errors", "unsafe_shutdowns", "percentage_used")
+KERNEL_LOG = "kernel log"  # owner of the number of all GPU messages: where it is there, the log was read
 
 
 def node(identity: str, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,19 +38,44 @@ def node(identity: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         "memory": _memory(facts.get("memory")),
         "disks": _disks(facts.get("disks")),
         "network": _network(facts.get("network")),
-        "counters": _counters(facts.get("gpus"), facts.get("disks")),
+        "counters": _counters(facts.get("gpus"), facts.get("disks"), facts.get("kernel_log")),
     }
     always = ("hostname", "identity", "gpus")
     return {k: v for k, v in found.items() if k in always or v not in (None, [], "", {})}
 
 
-def _counters(gpus: Any, disks: Any) -> dict[str, dict[str, int]]:
+def _counters(gpus: Any, disks: Any, log: Any) -> dict[str, dict[str, int]]:
     """Counts of errors that only grow on a healthy part, by GPU slot and disk name: a trial holds them side by side."""
-    cards = {g.slot: {n: _known(g.any(n, "nvml", "smi")) for n in GPU_COUNTERS} for g in getattr(gpus, "gpus", ())}
     smart = getattr(disks, "smart", {})
     media = {name: {n: getattr(_known(s), n, None) for n in DISK_COUNTERS} for name, s in smart.items()}
+    cards = {g.slot: _of_card(g) for g in getattr(gpus, "gpus", ())}
     counts = {name: {k: int(v) for k, v in c.items() if v is not None} for name, c in {**cards, **media}.items()}
+    for owner, messages in _messages(log).items():
+        counts.setdefault(owner, {}).update(messages)
     return {name: known for name, known in counts.items() if known}
+
+
+def _of_card(gpu: Any) -> dict[str, Optional[int]]:
+    found = {n: _known(gpu.any(n, "nvml", "smi")) for n in GPU_COUNTERS}
+    found.update({n: _known(gpu.any(n, "pci")) for n in PCI_COUNTERS})
+    links = _known(gpu.any("nvlinks", "nvml"))
+    for link in links or ():
+        for name, count in link.errors.items():
+            found[f"nvlink_{name}"] = (found.get(f"nvlink_{name}") or 0) + count
+    return found
+
+
+def _messages(log: Any) -> dict[str, dict[str, int]]:
+    """Messages about GPUs since the machine was started, by slot and kind: ``{"0000:1b:00.0": {"xid 79": 1}}``."""
+    read = _known(getattr(log, "after", None)) or _known(getattr(log, "log", None))
+    if read is None:
+        return {}
+    found: dict[str, dict[str, int]] = {KERNEL_LOG: {"messages": len(read.gpu_events)}}
+    for event in read.gpu_events:
+        kind = event.kind if event.xid is None else f"xid {event.xid}"
+        of = found.setdefault(event.slot or KERNEL_LOG, {})
+        of[kind] = of.get(kind, 0) + 1
+    return found
 
 
 def _known(reading: Optional[Reading[Any]]) -> Any:

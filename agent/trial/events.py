@@ -5,14 +5,42 @@ Every event names the run in which it was first seen; that it happened is exact,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Optional
 
+from agent.inventory import KERNEL_LOG
 from agent.text import Text, msg
+from agent.tools.xid import MEANING, xid_class
 from agent.trial.runs import TrialRun
 
-Kind = Literal["exchanged", "gone", "reboot", "growth", "came-back", "repaired", "clock", "stack"]
+Kind = Literal["exchanged", "gone", "reboot", "growth", "cleared", "came-back", "repaired", "clock"]
+COUNTERS: Mapping[str, Text] = {
+    "ecc_corrected_aggregate": msg("corrected ECC errors"),
+    "ecc_uncorrected_aggregate": msg("uncorrected ECC errors"),
+    "remapped_correctable": msg("memory rows remapped for correctable errors"),
+    "remapped_uncorrectable": msg("memory rows remapped for uncorrectable errors"),
+    "remapped_failure": msg("failed row remappings"),
+    "retired_pages": msg("retired memory pages"),
+    "pcie_replay": msg("PCIe replays"),
+    "aer_nonfatal": msg("non-fatal PCIe errors"),
+    "aer_fatal": msg("fatal PCIe errors"),
+    "nvlink_replay": msg("NVLink replays"),
+    "nvlink_recovery": msg("NVLink recoveries"),
+    "nvlink_crc_flit": msg("NVLink CRC errors (flits)"),
+    "nvlink_crc_data": msg("NVLink CRC errors (data)"),
+    "nvlink_ecc": msg("NVLink ECC errors"),
+    "media_errors": msg("media errors of the disk"),
+    "unsafe_shutdowns": msg("unsafe shutdowns of the disk"),
+    "percentage_used": msg("wear of the disk in %"),
+    "sxid": msg("NVSwitch errors (SXid) in the kernel log"),
+    "fallen_off_bus": msg("messages that the GPU has fallen off the bus"),
+    "probe_failed": msg("messages that the driver cannot start the GPU"),
+}
+# Begin anew with the driver or the machine; the others are kept by the part itself and never fall.
+VOLATILE = ("xid ", "nvlink_", "pcie_", "aer_", "sxid", "fallen_off_bus", "probe_failed", "unreadable_xid")
+LOGGED = ("xid ", "sxid", "fallen_off_bus", "probe_failed")  # not there: none, where the log was read
+NO_FAULT = ("application", "side-effect", "info")  # classes of Xids: a program's own, or what follows another one
 
 
 @dataclass(frozen=True)
@@ -73,18 +101,66 @@ def clock_steps(runs: Sequence[TrialRun]) -> Iterator[Event]:
             yield Event("clock", number, "clock", msg("the clock was set back by at least {time}", time=back))
 
 
+@dataclass(frozen=True)
+class _Count:
+    """A counter as it was last seen: of which part, in which boot."""
+
+    value: int
+    part: str
+    boot: Optional[str]
+
+
 def growth(runs: Sequence[TrialRun]) -> Iterator[Event]:
-    """Counters of errors that are higher than in the run before; a card that was exchanged starts anew."""
-    last: dict[tuple[str, str], tuple[str, int]] = {}
+    """Counters of errors that are higher than when they were last seen, or that were set back.
+
+    A card that was exchanged starts anew; what the driver counts starts anew with every boot.
+    """
+    last: dict[tuple[str, str], _Count] = {}
+    log_read = False
     for number, run in enumerate(runs, 1):
         for owner, counters in run.counters.items():
             part = run.parts.get(f"gpu {owner}", "")
             for name, count in counters.items():
-                who, before = last.get((owner, name), (part, count))
-                if who == part and count > before:
-                    said = msg("{counter} rose from {before} to {after}", counter=name, before=before, after=count)
-                    yield Event("growth", number, owner, said, name)
-                last[(owner, name)] = (part, count)
+                if not _counts(name):
+                    continue
+                before = last.get((owner, name))
+                if before is None and log_read and name.startswith(LOGGED):
+                    before = _Count(0, part, run.boot_id)
+                if before is not None:
+                    yield from _change(number, owner, name, before, _Count(count, part, run.boot_id))
+                last[(owner, name)] = _Count(count, part, run.boot_id)
+        log_read = log_read or KERNEL_LOG in run.counters
+
+
+def _counts(name: str) -> bool:
+    if name.startswith("xid "):
+        number = name[4:]
+        return number.isdigit() and xid_class(int(number)) not in NO_FAULT
+    return name in COUNTERS
+
+
+def _change(number: int, owner: str, name: str, before: _Count, now: _Count) -> Iterator[Event]:
+    if before.part != now.part and not name.startswith(LOGGED):
+        return
+    volatile = name.startswith(VOLATILE)
+    start = 0 if volatile and before.boot != now.boot else before.value
+    if now.value > start:
+        said = msg("{counter} rose from {before} to {after}", counter=counter(name), before=start, after=now.value)
+        yield Event("growth", number, owner, said, name)
+    elif now.value < start and not volatile:
+        said = msg("{counter} fell from {before} to {after}: it was set back", counter=counter(name), before=start,
+                   after=now.value)  # fmt: skip
+        yield Event("cleared", number, owner, said, name)
+
+
+def counter(name: str) -> Text:
+    """The counter's name for people."""
+    if not name.startswith("xid "):
+        return COUNTERS.get(name) or msg("{name}", name=name)
+    meaning = MEANING.get(int(name[4:]))
+    if meaning is None:
+        return msg("Xid {n} in the kernel log", n=name[4:])
+    return msg("Xid {n} ({meaning}) in the kernel log", n=name[4:], meaning=meaning)
 
 
 def recurrence(runs: Sequence[TrialRun]) -> Iterator[Event]:

@@ -32,6 +32,7 @@ FALSE_FAIL = 0.002
 DEDICATED_DROP = 10.0  # %: bandwidth that is one's own falls by no more in the evening
 DONE_LEAST = 0.8  # of the planned runs
 DIRECTIONS = ("download", "upload")
+SAID = 3  # of a thing that happened again and again, so many times are told in words
 FAR_END = "far-end-not-shown-capable"
 WORN = frozenset({"ecc_uncorrected_aggregate", "remapped_uncorrectable", "remapped_failure", "retired_pages"})
 
@@ -317,21 +318,30 @@ def _drifts(series: Sequence[Series]) -> Iterator[Judged]:
 
 
 def _happened(contract: Contract, events: Sequence[Event]) -> Iterator[Judged]:
+    """One finding for each thing that happened, with all the runs that saw it."""
     condition = any(c.key == "gpu.condition" for c in contract.clauses)
+    found: dict[tuple[str, str], list[Event]] = {}
     for event in events:
-        if event.kind == "exchanged":
-            reason = msg("{what}; what was measured before run {n} does not cover it", what=event.said, n=event.run)
-            yield Judged(
-                _finding("integrity.parts", "inconclusive", "exchanged", reason, subject=event.subject), (event.run,)
-            )
-        elif event.kind == "growth":
-            severity: Severity = "breach" if condition and event.name in WORN else "advisory"
-            key = f"integrity.counters.{event.name}"
-            yield Judged(_finding(key, "fail", "growth", event.said, severity, event.subject), (event.run,))
-        elif event.kind != "repaired":
-            key = f"integrity.{event.kind.replace('-', '_')}"
-            found = _finding(key, "fail", event.kind, event.said, severity="advisory", subject=event.subject)
-            yield Judged(found, (event.run,))
+        if event.kind != "repaired":
+            found.setdefault((_key(event), event.subject), []).append(event)
+    for (key, subject), together in found.items():
+        first = together[0]
+        said: tuple[Text, ...] = tuple(e.said for e in together[:SAID])
+        if len(together) > SAID:
+            said = (*said, msg("{n} times in all", n=len(together)))
+        reason = msg("{said}", said=said)
+        runs = tuple(e.run for e in together)
+        if first.kind == "exchanged":
+            reason = msg("{what}; what was measured before run {n} does not cover it", what=said, n=runs[-1])
+            yield Judged(_finding(key, "inconclusive", "exchanged", reason, subject=subject), runs)
+            continue
+        severity: Severity = "breach" if condition and first.kind == "growth" and first.name in WORN else "advisory"
+        yield Judged(_finding(key, "fail", first.kind, reason, severity, subject), runs)
+
+
+def _key(event: Event) -> str:
+    names = {"exchanged": "parts", "growth": f"counters.{event.name}", "cleared": f"cleared.{event.name}"}
+    return f"integrity.{names.get(event.kind, event.kind)}".replace("-", "_").replace(" ", "_")
 
 
 def _availability(contract: Contract, known: Sequence[Span], own: Sequence[int]) -> Iterator[Judged]:

@@ -105,7 +105,7 @@ def run_of(folder: str, data: Mapping[str, Any]) -> TrialRun:
         boot_id=next((s["boot_id"] for s in reversed(data["sessions"])), None),
         hostname=node.get("hostname"),
         parts=_parts(node),
-        counters=node.get("counters") or {},
+        counters=_counters(node),
         outcomes={f["id"]: _outcome(f) for f in data["findings"]},
         points={m["key"]: p for m in data["measurements"] if (p := _point(m)) is not None},
     )
@@ -125,6 +125,15 @@ def _parts(node: Mapping[str, Any]) -> dict[str, str]:
     if macs:
         parts["network cards"] = ", ".join(macs)
     return parts
+
+
+def _counters(node: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:
+    """A disk's by its serial: names such as nvme0n1 may turn around at a reboot."""
+    serials = {d["name"]: str(d["serial"]) for d in node.get("disks") or () if d.get("name") and d.get("serial")}
+    return {
+        f"disk {serials[owner]}" if owner in serials else owner: dict(counts)
+        for owner, counts in (node.get("counters") or {}).items()
+    }
 
 
 def _outcome(found: Mapping[str, Any]) -> Outcome:
