@@ -7,6 +7,7 @@ the run and never a finding against the vendor.
 from __future__ import annotations
 
 import errno
+import threading
 import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +38,7 @@ from agent.text import Text, msg
 
 T = TypeVar("T")
 LOOKS_MAX = 4  # one look, a repeat, a deeper look and its repeat: no course of outcomes asks for more
+CANCEL_S = 15.0  # for the programs of an interrupted look to end
 # What a machine is recognised by, whatever the contract asks.
 ALWAYS_FACTS = ("system", "cpu", "memory", "disks", "network")
 
@@ -81,6 +83,7 @@ class Course:
     def __post_init__(self) -> None:
         self.selection: Selection = select(self.contract, self.options)
         self._begun = time.monotonic()
+        self._lock = threading.RLock()  # held by whoever changes the course while steps run beside each other
         self._waiting: dict[str, ScopeEntry] = {}
 
     # ---- the course
@@ -101,7 +104,7 @@ class Course:
         for name in sorted(names):
             read = self._guard(f"facts {name}", partial(facts_package.collect, [name], self.host, asked))
             self.facts.update(read or {})
-        self._record("facts", before, time.monotonic() - begun)
+        self._record("facts", before, time.monotonic() - begun, self.host)
 
     def make_plan(self) -> Plan:
         """The steps that the asked clauses need on this machine."""
@@ -118,19 +121,40 @@ class Course:
         self.observer.planned(self.plan)
         return self.plan
 
+    def ask_unable(self) -> None:
+        """Have the steps that cannot run say why: their reason without a load, for a plan."""
+        for planned in self.plan.steps:
+            if not planned.can_run:
+                self._execute(planned, Look(1, planned.depth), self.host)
+
     def measure(self, after_step: Callable[[], None] = lambda: None) -> None:
         """Every planned step, with the further looks that the judges ask for."""
-        for planned in self.plan.steps:
-            if self.options.stop_on_breach and self._broken():
-                self._stop()
-                break
-            self._looks(planned)
-            after_step()
+        beside = _Beside(self, self.plan.aside if self.host.live else (), after_step)
+        try:
+            for planned in self.plan.steps:
+                if self.options.stop_on_breach and self._broken():
+                    self._stop()
+                    break
+                if planned in beside.steps:
+                    continue
+                if planned.step.load == "gpu":
+                    beside.start()
+                self._looks(planned)
+                with self._lock:
+                    after_step()
+            beside.wait()
+        except BaseException:
+            beside.cancel()
+            raise
+        for planned in beside.gave:
+            if not self.stopped:
+                self._further(planned, Look(1, planned.depth))
+                after_step()
         if self.plan.steps:
             before = (len(self.host.log), len(self.host.cited))
             begun = time.monotonic()
             self.facts.update(self._guard("facts again", partial(facts_package.again, self.facts, self.host)) or {})
-            self._record("facts after the loads", before, time.monotonic() - begun)
+            self._record("facts after the loads", before, time.monotonic() - begun, self.host)
 
     def findings(self) -> tuple[Finding, ...]:
         """All clauses judged on what is known now, in the contract's order; what is left out comes with its reason."""
@@ -152,16 +176,19 @@ class Course:
 
     def measurements(self) -> tuple[Measurement, ...]:
         """All measurements taken, in the order of their keys."""
-        return tuple(m for _, m in sorted(self.measured.items()) if isinstance(m, Measurement))
+        with self._lock:
+            return tuple(m for _, m in sorted(self.measured.items()) if isinstance(m, Measurement))
 
     # ---- looks
 
     def _looks(self, planned: Planned) -> None:
         look = Look(1, planned.depth)
-        while True:
-            added = self._execute(planned, look)
-            if look.number >= LOOKS_MAX or not added:
-                return
+        if self._execute(planned, look, self.host):
+            self._further(planned, look)
+
+    def _further(self, planned: Planned, look: Look) -> None:
+        """The looks after one that gave a number, as long as a judge asks for them."""
+        while look.number < LOOKS_MAX:
             again = self._asked_again(planned.step)
             if not again or not self._time_for(planned):
                 return
@@ -169,25 +196,31 @@ class Course:
             keys = frozenset(k for k, v in again.items() if v == "deeper" or not deeper)
             look = Look(look.number + 1, "deeper" if deeper else look.depth, keys)
             self.host.sleep(planned.step.settle_s)
+            if not self._execute(planned, look, self.host):
+                return
 
-    def _execute(self, planned: Planned, look: Look) -> bool:
+    def _execute(self, planned: Planned, look: Look, host: Host, cancelled: Callable[[], bool] = lambda: False) -> bool:
         """Run one look and keep what it gave; False when it gave no new number."""
         step = planned.step
-        self.observer.begins(planned, look)
-        before = (len(self.host.log), len(self.host.cited))
+        with self._lock:
+            self.observer.begins(planned, look)
+        before = (len(host.log), len(host.cited))
         begun = time.monotonic()
-        results = self._guard(step.name, lambda: step.execute(self.host, look))
-        name = step.name if look.number == 1 else f"{step.name} (look {look.number})"
-        self._record(name, before, time.monotonic() - begun)
-        fault = Missing(
-            "failed", self._fault(msg("accept itself failed in this step; this says nothing about the machine"))
-        )
-        added = False
-        for key in step.keys:
-            if look.wants(key):
-                result = fault if results is None else results.get(key, fault)
-                added |= self._keep(key, result)
-        self.observer.ended(planned, look)
+        results = self._guard(step.name, lambda: step.execute(host, look))
+        with self._lock:
+            if cancelled():
+                return False
+            name = step.name if look.number == 1 else f"{step.name} (look {look.number})"
+            self._record(name, before, time.monotonic() - begun, host)
+            fault = Missing(
+                "failed", self._fault(msg("accept itself failed in this step; this says nothing about the machine"))
+            )
+            added = False
+            for key in step.keys:
+                if look.wants(key):
+                    result = fault if results is None else results.get(key, fault)
+                    added |= self._keep(key, result)
+            self.observer.ended(planned, look)
         return added
 
     def _keep(self, key: str, result: Result) -> bool:
@@ -228,7 +261,8 @@ class Course:
     # ---- judging
 
     def _case(self) -> Case:
-        return Case(self.contract, self.facts, {**self._unmeasured(), **self.measured}, self.options.profile)
+        with self._lock:
+            return Case(self.contract, self.facts, {**self._unmeasured(), **self.measured}, self.options.profile)
 
     def _unmeasured(self) -> dict[str, Missing]:
         return {k: Missing("interrupted", e.why) for k, e in self._waiting.items()}
@@ -257,8 +291,8 @@ class Course:
 
     # ---- records
 
-    def _record(self, name: str, before: tuple[int, int], seconds: float) -> None:
-        ran: Sequence[Ran] = self.host.log[before[0] :]
+    def _record(self, name: str, before: tuple[int, int], seconds: float, host: Host) -> None:
+        ran: Sequence[Ran] = host.log[before[0] :]
         main = max(ran, key=lambda r: r.seconds, default=None)
         self.steps.append(
             StepRecord(
@@ -267,7 +301,7 @@ class Course:
                 started_at=ran[0].started_at if ran else None,
                 seconds=round(seconds, 3),
                 exit=main.exit if main else None,
-                evidence=tuple(self.host.cited[before[1] :]),
+                evidence=tuple(host.cited[before[1] :]),
             )
         )
 
@@ -290,6 +324,48 @@ class Course:
     def _fault(self, otherwise: Text) -> Text:
         full = msg("the disk of the run folder is full: evidence cannot be kept, so nothing more is judged")
         return full if self.full else otherwise
+
+
+class _Beside:
+    """First looks that run in a thread beside the course's own steps. ``gave``: those that gave a number."""
+
+    def __init__(self, course: Course, steps: Sequence[Planned], after_step: Callable[[], None]) -> None:
+        self.steps = steps
+        self.gave: list[Planned] = []
+        self._course, self._after = course, after_step
+        self._host = course.host.beside()
+        self._cancelled = False
+        self._thread: Optional[threading.Thread] = None
+
+    def start(self) -> None:
+        """Begin, once."""
+        if self.steps and self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def wait(self) -> None:
+        """Until all looks are done; with pauses, so that a signal is heard."""
+        while self._thread is not None and self._thread.is_alive():
+            self._thread.join(0.2)
+
+    def cancel(self) -> None:
+        """No look outlives an interrupted run: its programs are ended, what they gave is dropped."""
+        self._cancelled = True
+        deadline = time.monotonic() + CANCEL_S
+        while self._thread is not None and self._thread.is_alive() and time.monotonic() < deadline:
+            self._host.stop_all()
+            self._thread.join(0.1)
+
+    def _run(self) -> None:
+        course = self._course
+        for planned in self.steps:
+            if self._cancelled or course.stopped:
+                return
+            if course._execute(planned, Look(1, planned.depth), self._host, lambda: self._cancelled):
+                self.gave.append(planned)
+            with course._lock:
+                if not self._cancelled:
+                    self._after()
 
 
 def _listed(

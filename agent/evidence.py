@@ -12,6 +12,7 @@ import json
 import os
 import re
 import stat
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,12 +84,14 @@ class Store:
         self.run = run
         self.root = run / EVIDENCE
         self.root.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
         self._next = 1 + max((int(p.name[:4]) for p in self.root.iterdir() if p.name[:4].isdigit()), default=0)
 
     def begin(self, probe: str) -> Path:
         """A new empty folder for one probe."""
-        folder = self.root / f"{self._next:04d}-{readable(probe)}"
-        self._next += 1
+        with self._lock:  # looks at the network run beside those at the GPUs
+            folder = self.root / f"{self._next:04d}-{readable(probe)}"
+            self._next += 1
         folder.mkdir()
         return folder
 

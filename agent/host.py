@@ -7,6 +7,7 @@ logical name, not by argv, so that old recordings stay readable.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import errno
 import glob
@@ -236,6 +237,16 @@ class Host(ABC):
     def sleep(self, seconds: float) -> None:
         """Wait; a replay does not."""
 
+    def beside(self) -> Host:
+        """The same machine and run folder for a second course of programs at the same time, with a log of its own."""
+        other = copy.copy(self)
+        other.log, other.cited = [], []
+        return other
+
+    @abstractmethod
+    def stop_all(self) -> None:
+        """End all programs that this host has running, from another thread."""
+
     def _logged(self, ran: Ran) -> Ran:
         self.log.append(ran)
         self.cited += ran.cited
@@ -271,6 +282,16 @@ class LiveHost(Host):
         self.token = f"{os.getpid()}-{time.time_ns()}"
         # Probes that a broken run already holds: answered from its evidence when it is resumed.
         self._finished = ReplayHost(store, finished) if finished else None
+
+    def beside(self) -> Host:
+        """With a token of its own: whoever ends one course's programs leaves the other's alone."""
+        other = super().beside()
+        assert isinstance(other, LiveHost)
+        other.token = beside_token(self.token)
+        return other
+
+    def stop_all(self) -> None:
+        end_marked(self.token)
 
     def run(
         self,
@@ -435,6 +456,9 @@ class ReplayHost(Host):
 
     def clear(self, scratch: Scratch) -> None:
         return
+
+    def stop_all(self) -> None:
+        """A replay has none."""
 
     def sleep(self, seconds: float) -> None:
         return
@@ -642,6 +666,11 @@ def marked(token: str) -> list[int]:
         if not error and pid != os.getpid() and needle in content.split(b"\0"):
             found.append(pid)
     return found
+
+
+def beside_token(token: str) -> str:
+    """Of the programs that an agent runs beside those of ``token``."""
+    return f"{token}-beside"
 
 
 def end_marked(token: str) -> None:

@@ -31,7 +31,7 @@ from agent.evidence import (
     write_json,
     write_manifest,
 )
-from agent.host import Host, LiveHost, ReplayHost, end_marked, sweep_scratch, utc_now
+from agent.host import Host, LiveHost, ReplayHost, beside_token, end_marked, sweep_scratch, utc_now
 from agent.model import Contract, Run, RunNumber, Session
 from agent.plan import Options, folded
 from agent.quantity import format_quantity
@@ -173,6 +173,7 @@ def live_host(job: Job) -> LiveHost:
     host = LiveHost(store, Path(job.root), finished)
     for token in job.tokens:
         end_marked(token)
+        end_marked(beside_token(token))
     for clause in job.contract.clauses:
         if "path" in clause.settings:
             sweep_scratch(Path(str(clause.settings["path"])))

@@ -30,7 +30,7 @@ SIZE = 1 << 30  # what published numbers are of; small messages measure latency
 SMALLEST, LARGEST = 8, 8 << 30
 FEW_SIZES = 4  # of a short look: the judged size and what lies just below
 SMALL_COUNTS = (2, 4)
-START_S = 30.0  # torch, a context and NCCL's set-up on each GPU
+START_S = 20.0  # torch, a context and NCCL's set-up on each GPU
 STALL_S = 90.0  # NCCL's first set-up of eight GPUs takes half a minute on a busy host
 SIZE_S = 0.6  # one size of the sweep
 

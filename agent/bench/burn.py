@@ -27,10 +27,10 @@ from agent.tools.worker import Device
 WORKER = "burn"
 ERRORS = "integrity.load_errors"
 DURATION_S = 600.0
-SHORT_S = 45.0
+SHORT_S = 15.0
 WINDOW_S = 60.0  # "first to last minute"; a quarter of the time where that is less
 PARTS = stats.BLOCKS  # of each window, for an interval
-START_S = 25.0  # torch, a context and the first product on each GPU
+START_S = 12.0  # torch, a context and the first product on each GPU, all at once
 LIGHT_S = 3.0
 CHECK_S = 0.3
 STALL_S = 90.0

@@ -24,7 +24,7 @@ from agent.tools.burn import OneDevice, parse
 from agent.tools.worker import Device
 
 KEY = "gpu.clocks"
-START_S = 15.0
+START_S = 10.0
 LIGHT_S = 3.0
 AFTER_S = 1.0  # of multiplication, which the same worker does next; not judged
 SHAPE = (2048, 2048, 2048)

@@ -51,14 +51,14 @@ TASKS = (
         ("checkpoint",),
         disk_files.checkpoint,
         False,
-        lambda depth, _: repetitions(depth) * 4.0,
+        lambda depth, _: repetitions(depth) * (1.0 if depth == "quick" else 2.5),
         lambda depth: disk_files.CHECKPOINT_BYTES[depth] * repetitions(depth),
     ),
     Task(
         ("small_files",),
         disk_files.small_files,
         False,
-        lambda depth, _: repetitions(depth) * 4.0,
+        lambda depth, _: repetitions(depth) * (1.5 if depth == "quick" else 4.0),
         lambda depth: disk_files.SMALL_FILES[depth] * disk_files.SMALL_BYTES * repetitions(depth),
     ),
     Task(

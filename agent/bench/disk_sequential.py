@@ -15,7 +15,7 @@ from agent.text import Text, msg
 from agent.tools import ParseError, dd
 
 QUEUE_DEPTH = 32
-SECONDS: Mapping[Depth, int] = {"quick": 2, "standard": 8, "deeper": 8}
+SECONDS: Mapping[Depth, int] = {"quick": 1, "standard": 8, "deeper": 8}
 # Bytes written by one execution: wear is money. The repetitions share them.
 WRITE_CAP: Mapping[Depth, int] = {"quick": 4 * GIB, "standard": 32 * GIB, "deeper": 64 * GIB}
 

@@ -26,7 +26,7 @@ UNIT = "GB/s"
 BUFFER_BYTES = 2 << 30  # far above any L2; three of them fit into 8 GB
 # A memory is steady: shorter blocks than a multiplication, whose power and clocks have to settle.
 EFFORT: Mapping[Depth, Effort] = {
-    "quick": Effort(stats.BLOCKS, samples=3, sample_s=0.03, warmup_s=0.1, pause_s=0.0),
+    "quick": Effort(stats.BLOCKS, samples=3, sample_s=0.03, warmup_s=0.06, pause_s=0.0),
     "standard": Effort(stats.BLOCKS, samples=5, sample_s=0.1, warmup_s=0.5, pause_s=10.0),
     "deeper": Effort(stats.BLOCKS_DEEPER, samples=5, sample_s=0.1, warmup_s=0.5, pause_s=10.0),
 }

@@ -57,6 +57,9 @@ _KINDS: Mapping[str, MissingKind] = {
 }
 
 
+CONNECT_S = 0.5  # beside each test's own time
+
+
 @dataclass(frozen=True)
 class Plan:
     """One attempt in one direction."""
@@ -197,8 +200,8 @@ def step(entry: Entry) -> Step:
 def cost(entry: Entry, depth: Depth) -> Cost:
     """Wall clock and traffic of one execution, at the promised rate (a faster line moves more, up to the cap)."""
     plan = PLANS[depth]
-    screening = len(entry.servers) * (SCREEN_S + 1)
-    seconds = sum(screening + plan.repetitions * (plan.seconds + plan.omit_s + 1) for _ in entry.promised)
+    screening = len(entry.servers) * (SCREEN_S + CONNECT_S)
+    seconds = sum(screening + plan.repetitions * (plan.seconds + plan.omit_s + CONNECT_S) for _ in entry.promised)
     on_wire = plan.repetitions * (plan.seconds + plan.omit_s) + screening
     return Cost(float(seconds), sent=int(sum(on_wire * rate / 8 for rate in entry.promised.values())))
 

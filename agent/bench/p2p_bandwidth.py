@@ -22,7 +22,7 @@ PEER = "p2p_bandwidth"
 # GB/s one way between two slots that can never be exceeded.
 PairBound = Callable[[str, str], Optional[float]]
 PEER_EFFORT: Mapping[Depth, Effort] = {
-    "quick": Effort(stats.BLOCKS, 3, 0.01, 0.01, 0.0, 0.0, 64 * MIB, 0.04),
+    "quick": Effort(stats.BLOCKS, 3, 0.008, 0.008, 0.0, 0.0, 32 * MIB, 0.02),
     "standard": Effort(stats.BLOCKS, 3, 0.03, 0.03, 10.0, 0.0, 128 * MIB, 0.08),
     "deeper": Effort(stats.BLOCKS_DEEPER, 3, 0.03, 0.03, 10.0, 0.0, 128 * MIB, 0.08),
 }

@@ -25,7 +25,7 @@ INSIDE = 0.25  # of the time goes into copies inside the card, which no clause i
 # GB/s one way that a slot can never exceed.
 Bound = Callable[[str], Optional[float]]
 COPY_EFFORT: Mapping[Depth, Effort] = {
-    "quick": Effort(stats.BLOCKS, 3, 0.04, 0.06, 0.0, 0.5, 64 * MIB, 0.06),
+    "quick": Effort(stats.BLOCKS, 3, 0.02, 0.02, 0.0, 0.5, 64 * MIB, 0.06),
     "standard": Effort(stats.BLOCKS, 5, 0.05, 0.1, 10.0, 2.0, 256 * MIB, 0.25),
     "deeper": Effort(stats.BLOCKS_DEEPER, 5, 0.05, 0.1, 10.0, 2.0, 256 * MIB, 0.25),
 }

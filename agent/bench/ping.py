@@ -101,7 +101,7 @@ def step(entry: Entry) -> Step:
 def cost(entry: Entry, depth: Depth) -> Cost:
     """At the shortest interval; 98 bytes a ping each way."""
     count = max(planned(entry, depth), PINGS * REPEATS[depth])
-    return Cost(min(count * INTERVALS_S[0], LONGEST_S) + REPEATS[depth] + 5.0, sent=count * 196)
+    return Cost(min(count * INTERVALS_S[0], LONGEST_S) + 0.5 * REPEATS[depth] + 2.0, sent=count * 196)
 
 
 def _execute(entry: Entry, host: Host, look: Look, names: Sequence[Name]) -> Mapping[Name, Result]:

@@ -82,7 +82,7 @@ class Terminal:
 
     def ended(self, planned: Planned, look: Look) -> None:
         """A step is over."""
-        if look.number == 1:
+        if look.number == 1 and planned not in self._plan.aside:
             self._done += planned.cost.seconds
         with suppress(OSError):
             if self._bar is not None and self._task is not None:
@@ -129,7 +129,9 @@ def duration(seconds: float) -> str:
 
 def plan_lines(plan: Plan, header: Mapping[str, Any]) -> list[Text]:
     """What will run and what it costs, in minutes, bytes and, where the contract has a price, in money."""
-    lines = [msg("plan: {n} measurements, about {time}", n=len(plan.steps), time=duration(plan.seconds))]
+    lines = [
+        msg("plan: {n} measurements, about {time}", n=sum(p.can_run for p in plan.steps), time=duration(plan.seconds))
+    ]
     cost = money(plan.seconds, header)
     if cost is not None:
         lines.append(msg("costs about {money} of rented time", money=cost))

@@ -53,15 +53,24 @@ def command(
         course = Course(read, options, checks(), LiveHost(Store(Path(folder)), Path(root)))
         course.read_facts()
         plan = course.make_plan()
+        course.ask_unable()
         findings = course.findings()
     for line in plan_lines(plan, read.header):
         terminal.say(line)
-    for planned in plan.steps:
+    able = [p for p in plan.steps if p.can_run]
+    for planned in able:
         keys = clauses_of(planned.step.keys)
         terminal.raw(f"  {duration(planned.cost.seconds):>8}  {planned.step.name}  ({keys})")
-    waiting = {k for p in plan.steps for k in p.step.keys}
+    if plan.aside:
+        names = ", ".join(p.step.name for p in plan.aside)
+        terminal.say(msg("beside the loads of the GPUs: {names}", names=names))
+    waiting = {k for p in able for k in p.step.keys}
     blind = [
-        f for f in findings if f.outcome == "inconclusive" and not waiting.intersection((f.clause, *f.measurements))
+        f
+        for f in findings
+        if f.outcome == "inconclusive"
+        and f.reason_code != "interrupted"
+        and not waiting.intersection((f.id, f.clause, *f.measurements))
     ]
     if blind:
         terminal.say(msg("cannot be verified here:"))
