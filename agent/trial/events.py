@@ -12,6 +12,7 @@ from typing import Literal, Optional
 from agent.inventory import KERNEL_LOG
 from agent.text import Text, msg
 from agent.tools.xid import MEANING, xid_class
+from agent.trial.presence import Span
 from agent.trial.runs import TrialRun
 
 Kind = Literal["exchanged", "gone", "reboot", "growth", "cleared", "came-back", "repaired", "clock"]
@@ -93,12 +94,25 @@ def reboots(runs: Sequence[TrialRun]) -> Iterator[Event]:
         last = run
 
 
-def clock_steps(runs: Sequence[TrialRun]) -> Iterator[Event]:
-    """A run that claims to be earlier than the one before it: the machine's clock was set back."""
-    for number, (before, run) in enumerate(zip(runs, runs[1:]), 2):
+def clock_steps(runs: Sequence[TrialRun], known: Sequence[Span] = ()) -> Iterator[Event]:
+    """The machine's clock was set, as the boot's age shows; without that, a run earlier than the one before it."""
+    steps = [step for span in known for step in span.steps]
+    for step in steps:
+        number = next((n for n, run in enumerate(runs, 1) if run.at >= step.at), len(runs))
+        when = f"{step.at:%Y-%m-%d %H:%M} UTC"
+        if step.by_s > 0:
+            said = msg("the clock was set forward by {time} ({when})", time=_lasted(step.by_s), when=when)
+        else:
+            said = msg("the clock was set back by {time} ({when})", time=_lasted(-step.by_s), when=when)
+        yield Event("clock", number, "clock", said)
+    for number, (before, run) in enumerate(zip(runs, runs[1:]) if not steps else (), 2):
         if run.at < before.at:
-            back = f"{(before.at - run.at).total_seconds() / 60:.0f} min"
+            back = _lasted((before.at - run.at).total_seconds())
             yield Event("clock", number, "clock", msg("the clock was set back by at least {time}", time=back))
+
+
+def _lasted(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
 
 
 @dataclass(frozen=True)
@@ -182,7 +196,8 @@ def recurrence(runs: Sequence[TrialRun]) -> Iterator[Event]:
                 since, repaired = None, number
 
 
-def all_events(runs: Sequence[TrialRun]) -> tuple[Event, ...]:
+def all_events(runs: Sequence[TrialRun], known: Sequence[Span] = ()) -> tuple[Event, ...]:
     """Everything, in the order of the runs."""
-    found = [e for source in (exchanged, reboots, clock_steps, growth, recurrence) for e in source(runs)]
+    found = [e for source in (exchanged, reboots, growth, recurrence) for e in source(runs)]
+    found += clock_steps(runs, known)
     return tuple(sorted(found, key=lambda e: e.run))

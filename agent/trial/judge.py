@@ -83,7 +83,7 @@ def judge(
     _every, _days, evening, zone = settings_of(contract.trial)
     if schedule is not None:
         evening, zone = schedule.evening, schedule.timezone
-    events = all_events(runs)
+    events = all_events(runs, presence)
     series = _all_series(runs, evening, zone, events)
     judged = (
         *_clauses(runs),

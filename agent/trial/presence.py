@@ -19,6 +19,7 @@ from agent.trial.schedule import moment
 FILE = "presence.json"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 UPTIME = Path("/proc/uptime")
+STEP_S = 60.0  # a clock that goes wrong by less between two looks was not set
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,14 @@ class Boot:
 
 
 @dataclass(frozen=True)
+class Step:
+    """The machine's clock was set: ``at`` (by the new time, UTC) it was found ``by_s`` seconds ahead of before."""
+
+    at: datetime
+    by_s: float
+
+
+@dataclass(frozen=True)
 class Span:
     """One boot, seen from ``first`` to ``last``; ``started``: when it says that it was started. All UTC."""
 
@@ -37,6 +46,7 @@ class Span:
     started: datetime
     first: datetime
     last: datetime
+    steps: tuple[Step, ...] = ()
 
 
 def this_boot() -> Optional[Boot]:
@@ -53,7 +63,13 @@ def spans(folder: Path) -> tuple[Span, ...]:
         data = read_json(folder / FILE)
     except FileNotFoundError:
         return ()
-    return tuple(Span(s["boot"], moment(s["started"]), moment(s["first"]), moment(s["last"])) for s in data["spans"])
+    return tuple(
+        Span(
+            s["boot"], moment(s["started"]), moment(s["first"]), moment(s["last"]),
+            tuple(Step(moment(t["at"]), float(t["by_s"])) for t in s.get("clock_steps", ())),
+        )
+        for s in data["spans"]
+    )  # fmt: skip
 
 
 def seen(folder: Path, now: datetime, boot: Optional[Boot]) -> None:
@@ -62,9 +78,7 @@ def seen(folder: Path, now: datetime, boot: Optional[Boot]) -> None:
         return
     known = spans(folder)
     if known and known[-1].boot == boot.id:
-        # A clock that was set back must not shorten what was seen.
-        last = Span(boot.id, known[-1].started, known[-1].first, max(now, known[-1].last))
-        known = (*known[:-1], last)
+        known = (*known[:-1], _again(known[-1], now, boot))
     else:
         known = (*known, Span(boot.id, now - timedelta(seconds=boot.up_s), now, now))
     data: list[dict[str, Any]] = [
@@ -73,10 +87,25 @@ def seen(folder: Path, now: datetime, boot: Optional[Boot]) -> None:
             "started": s.started.isoformat(timespec="seconds"),
             "first": s.first.isoformat(timespec="seconds"),
             "last": s.last.isoformat(timespec="seconds"),
+            "clock_steps": [{"at": t.at.isoformat(timespec="seconds"), "by_s": t.by_s} for t in s.steps],
         }
         for s in known
     ]
     write_json(folder / FILE, {"schema": "accept.presence/1", "spans": data})
+
+
+def _again(known: Span, now: datetime, boot: Boot) -> Span:
+    """The boot's own age, which nobody sets, tells whether the time of day was."""
+    started = now - timedelta(seconds=boot.up_s)
+    by_s = round((started - known.started).total_seconds())
+    stepped = abs(by_s) >= STEP_S
+    return Span(
+        known.boot,
+        started if stepped else known.started,
+        known.first,
+        max(now, known.last),  # a clock that was set back must not shorten what was seen
+        (*known.steps, Step(now, by_s)) if stepped else known.steps,
+    )
 
 
 @dataclass(frozen=True)

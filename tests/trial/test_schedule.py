@@ -35,6 +35,7 @@ class Clock:
 
     def __init__(self, now: datetime) -> None:
         self.time = now
+        self.up_s = 600.0  # what nobody sets
 
     def now(self) -> datetime:
         return self.time
@@ -42,13 +43,16 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         assert seconds > 0
         self.time += timedelta(seconds=seconds)
+        self.up_s += seconds
+
+    def boot(self) -> Boot:
+        return Boot("boot-1", self.up_s)
 
 
 def through(
     folder: Path, schedule: Schedule, clock: Clock, act: Callable[[Slot, Path], Optional[str]], due: bool = False
 ) -> list[Slot]:
-    boot = Boot("boot-1", (clock.now() - START).total_seconds() + 600)
-    return [s for _, s in drive(folder, schedule, clock, act, due, boot=lambda: boot)]
+    return [s for _, s in drive(folder, schedule, clock, act, due, boot=clock.boot)]
 
 
 def finishing(clock: Clock, minutes: float = 10) -> Callable[[Slot, Path], Optional[str]]:
@@ -211,6 +215,25 @@ def test_a_clock_set_back_waits_and_repeats_nothing(tmp_path: Path) -> None:
 
     ended = through(tmp_path, made(), clock, stepping)
     assert [(s.number, s.state) for s in ended] == [(n, "done") for n in range(1, 19)]
+    (span,) = presence.spans(tmp_path)
+    assert [step.by_s for step in span.steps] == [-36000]
+
+
+def test_a_clock_set_forward_misses_what_lies_between_and_is_told(tmp_path: Path) -> None:
+    clock = Clock(START)
+    finish = finishing(clock)
+
+    def stepping(slot: Slot, folder: Path) -> Optional[str]:
+        finish(slot, folder)
+        if slot.number == 5:
+            clock.time += timedelta(hours=9)
+        return None
+
+    ended = through(tmp_path, made(), clock, stepping)
+    assert [s.number for s in ended if s.state == "missed"] == [6], "and the seventh is late, but not too late"
+    (span,) = presence.spans(tmp_path)
+    assert [step.by_s for step in span.steps] == [32400]
+    assert presence.share_up([span]) == 1.0
 
 
 def test_down_time_is_from_the_last_sight_to_the_next_start(tmp_path: Path) -> None:
