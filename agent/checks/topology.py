@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from agent.checks._api import Case
-from agent.checks._gpu_cards import UNCORROBORATED, Card, all_cards, nobody
+from agent.checks._gpu_cards import Card, all_cards
 from agent.checks._gpu_link import off_fabric
 from agent.checks._judge import finding, unreadable, unsupported
 from agent.checks._nccl import expectation
+from agent.checks._nearest import HOST, NEAR, Words, found_at, kept_at, nearest, refused_at
 from agent.facts.gpus import GpusFacts
 from agent.facts.rdma import RdmaFacts
-from agent.facts.topology import Distance, Pair, TopologyFacts, distances, pairs
+from agent.facts.topology import Pair, TopologyFacts, distances, pairs
 from agent.grammar import Section, distance, one_of
-from agent.model import Clause, Finding, Limit
+from agent.model import Clause, Finding
 from agent.reading import Known, Missing, Reading
 from agent.text import Text, msg
 
@@ -28,10 +29,8 @@ GRAMMAR = Section(
 )
 
 FACTS = ("gpus", "rdma", "topology")
-_HOST = msg("nvidia-smi topo -m and lspci -tv of the host: a guest sees the hypervisor's tree, not the machine's")
-HIDDEN = {"vm": {"gpu_gpu": _HOST, "gpu_nic": _HOST, "numa": _HOST}}
+HIDDEN = {"vm": {"gpu_gpu": HOST, "gpu_nic": HOST, "numa": HOST}}
 
-NEAR = ("NVLink", "PIX", "PXB", "PHB", "NODE", "SYS")  # nearest first
 SHOWN = 6
 
 
@@ -39,7 +38,7 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
     """Pairs for the machine as a whole; one card's own trouble is that card's."""
     for clause in clauses:
         cards = [c for c in all_cards(case) if c.answers]
-        refused = _refused(clause, case, cards)
+        refused = refused_at(clause, case, cards)
         if refused is not None:
             yield refused
         elif clause.name == "gpu_gpu":
@@ -50,20 +49,6 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
             yield _numa(clause, case, cards)
         else:
             yield unsupported(clause)
-
-
-def _refused(clause: Clause, case: Case, cards: Sequence[Card]) -> Optional[Finding]:
-    """Why nothing can be said of this machine's topology at all."""
-    if not cards:
-        return unreadable(clause, nobody(case))
-    doubted = next((c for c in cards if c.doubt is not None), None)
-    if doubted is not None and doubted.doubt is not None:
-        return finding(clause, "inconclusive", UNCORROBORATED, doubted.doubt, evidence=doubted.doubt_evidence)
-    guests = [m for c in cards if isinstance(m := c.read("virtualization_mode"), Known) and m.value != "none"]
-    if guests and clause.name != "gpu_gpu":
-        detail = msg("in a virtual machine the PCI tree and the NUMA nodes are the hypervisor's")
-        return unreadable(clause, Missing("unsupported", detail, guests[0].evidence, _HOST))
-    return None
 
 
 # --- GPU to GPU -------------------------------------------------------------------------------------------------------
@@ -80,7 +65,7 @@ def _gpu_gpu(clause: Clause, case: Case, cards: Sequence[Card]) -> Iterator[Find
         return
     links = {(p.one, p.other): _link(p, off, gpus) for p in found}
     unknown = [r for r in links.values() if isinstance(r, Missing)]
-    far = {pair for pair, r in links.items() if isinstance(r, Known) and not _kept(clause, r.value)}
+    far = {pair for pair, r in links.items() if isinstance(r, Known) and not kept_at(clause, r.value)}
     evidence = tuple(dict.fromkeys(e for r in links.values() for e in r.evidence))
     culprits = _culprits(far, slots)
     notes = (*_summary(links), *(expectation(cards, found) if not far and not unknown else ()))
@@ -88,29 +73,14 @@ def _gpu_gpu(clause: Clause, case: Case, cards: Sequence[Card]) -> Iterator[Find
         own = {p for p in far if slot in p}
         why = off.get(slot)
         reason = _far(clause, own, links) if why is None else msg("{why}; {far}", why=why, far=_far(clause, own, links))
-        yield _finding(clause, "fail", reason, slot, _farthest(own, links), evidence, notes)
+        yield found_at(clause, "fail", reason, slot, _farthest(own, links), evidence, notes)
     rest = {p for p in far if not culprits & set(p)}
     if rest:
-        yield _finding(clause, "fail", _far(clause, rest, links), None, _farthest(rest, links), evidence, notes)
+        yield found_at(clause, "fail", _far(clause, rest, links), None, _farthest(rest, links), evidence, notes)
     elif unknown:
         yield unreadable(clause, unknown[0], notes=notes)
     elif not culprits:
-        yield _finding(clause, "pass", msg("kept"), None, _farthest(set(links), links), evidence, notes)
-
-
-def _finding(
-    clause: Clause,
-    outcome: Any,
-    reason: Text,
-    slot: Optional[str],
-    measured: Any,
-    evidence: tuple[str, ...],
-    notes: tuple[Text, ...],
-) -> Finding:
-    code = "kept" if outcome == "pass" else "above-limit"
-    limit = Limit(clause.promise.op, clause.promise.value, "")
-    fields = {"subject": slot, "measured": measured, "limit": limit, "evidence": evidence, "notes": notes}
-    return finding(clause, outcome, code, reason, **fields)
+        yield found_at(clause, "pass", msg("kept"), None, _farthest(set(links), links), evidence, notes)
 
 
 def _link(pair: Pair, off: Mapping[str, Text], gpus: GpusFacts) -> Reading[str]:
@@ -130,11 +100,6 @@ def _link(pair: Pair, off: Mapping[str, Text], gpus: GpusFacts) -> Reading[str]:
     if isinstance(pair.link, Known) and pair.link.value in NEAR:
         return Known(pair.link.value, evidence)
     return Missing("unsupported", pair.computed.why, evidence)
-
-
-def _kept(clause: Clause, link: str) -> bool:
-    wanted = str(clause.promise.value)
-    return link == wanted if clause.promise.op == "==" else NEAR.index(link) <= NEAR.index(wanted)
 
 
 def _culprits(far: set[tuple[str, str]], slots: set[str]) -> set[str]:
@@ -167,30 +132,14 @@ def _summary(links: Mapping[tuple[str, str], Reading[str]]) -> tuple[Text, ...]:
 
 def _gpu_nic(clause: Clause, case: Case, cards: Sequence[Card]) -> Iterator[Finding]:
     """Each card's nearest network card; where there are RDMA devices, only they count."""
-    gpus: GpusFacts = case.facts["gpus"]
-    near = [d for d in distances(gpus, case.facts["topology"]) if d.kind == "net"]
+    near = [d for d in distances(case.facts["gpus"], case.facts["topology"]) if d.kind == "net"]
     rdma: Optional[RdmaFacts] = case.facts.get("rdma")
     able = {h.slot for h in rdma.devices.value.values()} if rdma and isinstance(rdma.devices, Known) else set()
-    near = [d for d in near if d.device in able] or near
-    for card in cards:
-        mine = {d: link for d in near if d.gpu == card.slot and (link := _distance(d)) is not None}
-        evidence = tuple(dict.fromkeys((*gpus.pci.gpus.evidence, *(e for d in mine for e in d.link.evidence))))
-        if not mine:
-            detail = msg("no network card is to be seen whose distance could be told")
-            yield unreadable(clause, Missing("not-there", detail, evidence), card.slot)
-            continue
-        device, link = min(mine.items(), key=lambda item: NEAR.index(item[1]))
-        names = ", ".join(device.names)
-        kept = _kept(clause, link)
-        reason = msg("the nearest network card is {names}, {link} away", names=names, link=link)
-        notes = (msg("{names}: {link}, {why}", names=names, link=link, why=device.computed.why),)
-        yield _finding(clause, "pass" if kept else "fail", reason, card.slot, link, evidence, notes)
-
-
-def _distance(found: Distance) -> Optional[str]:
-    if found.computed.link is not None:
-        return found.computed.link
-    return found.link.value if isinstance(found.link, Known) and found.link.value in NEAR else None
+    words = Words(
+        msg("no network card is to be seen whose distance could be told"),
+        lambda names, link: msg("the nearest network card is {names}, {link} away", names=names, link=link),
+    )
+    yield from nearest(clause, case, cards, [d for d in near if d.device in able] or near, words)
 
 
 # --- NUMA -------------------------------------------------------------------------------------------------------------
