@@ -1,7 +1,7 @@
 """smartctl: what a disk says about itself: health, age, wear.
 
 Source command: ``smartctl -j -a DEVICE`` (:func:`argv`), smartctl 7.0 and later. Exit status 8 and the like
-say that the *drive* fails; the JSON is whole then.
+say that the *drive* fails; the JSON is whole then. The report for people (without ``-j``) is read too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from agent.tools import ParseError
+from agent.tools import ParseError, _smart_text
 from agent.tools._text import clean, first_line, integer, mapping, objects, one_document, text_or_none
 
 KIND = "smart"
@@ -29,8 +29,9 @@ _WRITTEN_ATTRIBUTES = {"Host_Writes_32MiB": 32 << 20, "Host_Writes_GiB": 1 << 30
 _FAILURES: tuple[tuple[str, str], ...] = (
     (r"Permission denied|not permitted|requires root|must be root", "denied"),
     (r"Unable to detect device type|Unknown USB bridge|specify device type|Not supported|unsupported", "unsupported"),
-    (r"No such device|No such file|open device.*failed|open failed|not a block", "open_failed"),
-    (r"command not found", "tool_missing"),
+    (r"No such device|No such file|open device.*failed|[Oo]pen failed|not a block", "open_failed"),
+    (r"command not found|smartctl: not found|未找到命令", "tool_missing"),
+    (r"Input/output error", "io_error"),
     (r"unrecognized option|invalid option|INVALID ARGUMENT|UNRECOGNIZED OPTION", "option"),
     (r"STANDBY mode|SLEEP mode", "standby"),
 )
@@ -72,11 +73,11 @@ def parse(text: str) -> Smart:
     """One disk's report.
 
     Raises :class:`ParseError`: ``denied``, ``unsupported`` (a virtual disk, an unknown bridge),
-    ``open_failed``, ``truncated``, ``text_output`` (run without ``-j``), ``empty``, ``unparsable``.
+    ``open_failed``, ``truncated``, ``standby``, ``empty``, ``unparsable``.
     """
     text = clean(text)
     if not re.search(r"^\s*\{", text, re.MULTILINE):
-        raise _not_json(text)
+        return _from_report(text)
     document = one_document(text, "smartctl")
     run = document.get("smartctl")
     if not isinstance(run, dict):
@@ -99,9 +100,91 @@ def _not_json(text: str) -> ParseError:
         line = next((li for li in text.splitlines() if re.search(pattern, li)), None)
         if line is not None:
             return ParseError(kind, f"smartctl failed ({kind})", line.strip())
-    if re.search(r"^smartctl \d|SMART overall-health", text, re.MULTILINE):
-        return ParseError("text_output", "smartctl's report for people; run it with -j")
+    if _smart_text.is_report(text):
+        return ParseError("truncated", "smartctl's report stops before it says anything of a disk", first_line(text))
     return ParseError("unparsable", "not smartctl JSON", first_line(text))
+
+
+def _from_report(text: str) -> Smart:
+    """The report for people. What it does not print, or prints in a drive's own unit, stays unknown."""
+    if not _smart_text.is_report(text):
+        raise _not_json(text)
+    report = _smart_text.read(text)
+    if not (report.attributes or report.statistics or any(label in report.values for label in _REPORTED)):
+        raise _not_json(text)
+    vendor, product = report.text("vendor"), report.text("product")
+    scsi_name = " ".join(part for part in (vendor, product) if part) or None
+    return Smart(
+        model=report.text("device model", "model number") or scsi_name,
+        serial=report.text("serial number"),
+        protocol=report.protocol,
+        passed=_reported_verdict(report.text(*_VERDICTS)),
+        power_on_hours=_reported_hours(report),
+        percentage_used=_first(
+            report.count("percentage used", "percentage used endurance indicator"),
+            report.statistics.get("Percentage Used Endurance Indicator"),
+        ),
+        bytes_written=_reported_bytes(report),
+        media_errors=report.count("media and data integrity errors"),
+        unsafe_shutdowns=report.count("unsafe shutdowns"),
+        temperature_c=_reported_temperature(report),
+        device=None,
+        capacity_bytes=report.count("user capacity", "total nvm capacity", "namespace 1 size/capacity"),
+        available_spare=report.count("available spare"),
+        critical_warning=_hexadecimal(report.text("critical warning")),
+        rotation_rpm=0 if report.text("rotation rate") == "Solid State Device" else report.count("rotation rate"),
+        exit_status=None,
+    )
+
+
+_VERDICTS = ("smart overall-health self-assessment test result", "smart health status")
+_REPORTED = (*_VERDICTS, "device model", "model number", "product", "serial number", "critical warning")
+
+
+def _reported_verdict(said: Optional[str]) -> Optional[bool]:
+    """A SCSI disk that fails prints why in place of OK."""
+    if said is None or said.upper().startswith("UNKNOWN"):
+        return None
+    return said in ("PASSED", "OK")
+
+
+def _reported_hours(report: _smart_text.Report) -> Optional[int]:
+    """Whole hours; attribute 9 counts minutes or seconds on some drives and then prints ``1234h+05m``."""
+    raw = report.raw(9, "Power_On_Hours") or ""
+    timed = re.match(r"(\d{1,9})h\+", raw or report.raw(9, "Power_On_") or "")
+    plain = re.match(r"(\d{1,9})(?=$| )", raw)
+    found = timed or plain
+    return _first(report.count("power on hours"), int(found[1]) if found else None)
+
+
+def _reported_temperature(report: _smart_text.Report) -> Optional[int]:
+    printed = report.text("temperature", "current drive temperature", "current temperature")
+    raw = report.raw(194, "Temperature_Celsius") or report.raw(190, "Airflow_Temperature")
+    match = re.match(r"(-?\d{1,3})(?=$| )", printed or raw or "")
+    return int(match[1]) if match else None
+
+
+def _reported_bytes(report: _smart_text.Report) -> Optional[int]:
+    """As :func:`_bytes_written`, from the same places."""
+    units = report.count("data units written")
+    if units is not None:
+        return units * _NVME_UNIT
+    sizes = re.match(r"(\d{3,5}) bytes", report.text("sector size", "sector sizes", "logical block size") or "")
+    block = int(sizes[1]) if sizes else None
+    sectors = report.statistics.get("Logical Sectors Written")
+    if sectors is not None and block is not None:
+        return sectors * block
+    factors = dict(_WRITTEN_ATTRIBUTES)
+    if (report.text("device is") or "").startswith("In smartctl database") and block is not None:
+        factors["Total_LBAs_Written"] = block
+    for (_, name), raw in report.attributes.items():
+        if name in factors and re.fullmatch(r"\d{1,15}", raw):
+            return int(raw) * factors[name]
+    return None
+
+
+def _hexadecimal(said: Optional[str]) -> Optional[int]:
+    return int(said, 16) if said is not None and re.fullmatch(r"0x[0-9a-fA-F]{1,4}", said) else None
 
 
 def _says_nothing(document: dict[str, Any]) -> bool:
