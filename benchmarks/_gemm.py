@@ -20,6 +20,7 @@ OPERAND_BYTES = 512 << 20  # several times the largest L2 of a GPU and the last-
 CPU_OPERAND_BYTES = 128 << 20
 MOST_SETS = 16
 CHECKED = 128  # rows and columns compared with float64
+DIGESTED = 1 << 24  # numbers of a digest's strip
 STRIP = 1024  # rows of a float64 copy
 PROBE_SHAPE = (256, 256, 256)
 
@@ -41,6 +42,8 @@ class Gemm:
         self.shape = None
         self.sets = []
         self.last = None
+        # 14-bit accumulation, as training libraries use it; null for types that have no such choice.
+        self.fast_accumulation = kind == "cuda" if dtype == "fp8" else None
         self.api = {"fp8": "torch._scaled_mm", "int8": "torch._int_mm"}.get(dtype, "torch.mm")
 
     # -------------------------------------------------- what this torch and this device have
@@ -111,8 +114,11 @@ class Gemm:
     # -------------------------------------------------- multiplication
 
     def multiply(self):
+        self.last = self.product(next(self.turn))
+
+    def product(self, operands):
+        """(A, B, their product)"""
         torch = self.torch
-        operands = next(self.turn)
         a, b = operands[:2]
         if self.dtype == "fp8":
             product = self.scaled(a, b)
@@ -120,7 +126,7 @@ class Gemm:
             product = torch._int_mm(a, b)
         else:
             product = torch.mm(a, b, out=operands[2])
-        self.last = (a, b, product)
+        return a, b, product
 
     def scaled(self, a, b):
         """``_scaled_mm`` with the keywords it has kept; up to torch 2.4 it returned (product, maximum)."""
@@ -130,9 +136,31 @@ class Gemm:
             scale_a=self.one,
             scale_b=self.one,
             out_dtype=self.torch.bfloat16,
-            use_fast_accum=self.kind == "cuda",  # 14-bit accumulation, as training libraries use it
+            use_fast_accum=self.fast_accumulation,
         )
         return product[0] if isinstance(product, tuple) else product
+
+    # -------------------------------------------------- the same bits
+
+    def bits(self):
+        """Digests of the first operands and of their product: the same on all GPUs that compute alike."""
+        with protocol.Guard():
+            a, b, product = self.product(self.sets[0])
+            inputs = (self.digest(a) * 31 + self.digest(b)) % (1 << 64)
+            return {"inputs": "%016x" % inputs, "product": "%016x" % self.digest(product)}
+
+    def digest(self, tensor):
+        """A sum of all bit patterns, each weighted by its place, modulo 2^64: any order of summing gives the same."""
+        torch = self.torch
+        whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+        flat = tensor.t() if tensor.dim() == 2 and not tensor.is_contiguous() else tensor
+        flat = flat.contiguous().view(whole).reshape(-1)
+        total = 0
+        for start in range(0, flat.numel(), DIGESTED):
+            part = flat[start : start + DIGESTED].to(torch.int64)
+            place = torch.arange(start, start + part.numel(), device=part.device, dtype=torch.int64)
+            total += int((part * (place * 2654435761 * 2 + 1)).sum())
+        return total % (1 << 64)
 
     # -------------------------------------------------- blocks
 

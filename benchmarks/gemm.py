@@ -1,13 +1,15 @@
 """Matrix multiplication rate of each device, by type of number, with the result checked. See ``_protocol.py``.
 
 Request: ``{"device": "cpu"|"cuda", "dtypes": ["bf16", …], "shapes": [[m, n, k], …], "search_s", "blocks", "samples",
-"sample_s", "warmup_s", "pause_s", "limit_s", "seed", "tolerance": {"bf16": 0.03, …}, "threads": null,
+"sample_s", "warmup_s", "pause_s", "together_s", "limit_s", "seed", "tolerance": {"bf16": 0.03, …}, "threads": null,
 "indexes": null}``. ``indexes`` picks devices (null: all), ``threads`` those of the CPU (null: torch's choice). With
-several shapes the fastest on the first device within ``search_s`` is measured, on all devices.
+several shapes the fastest on the first device within ``search_s`` is measured, on all devices. ``together_s`` (0 where
+it is left out): afterwards for so long on all devices at once.
 
 Result: ``{"versions", "device", "threads", "devices": [{"index", "name", "uuid", "slot"}], "dtypes": {"bf16":
 {"shape", "search": [{"shape", "tflops"}], "api", "operands", "stopped", "devices": [{"index", "blocks": [{"samples",
-"warmup", "seconds", "calls", "started_at", "ended_at", "max_error", "row_error", "correct"}], "error"}]},
+"warmup", "seconds", "calls", "started_at", "ended_at", "max_error", "row_error", "correct"}], "together" (TFLOPS beside
+all others, null), "bits": {"inputs", "product"} (null), "error"}], "fast_accumulation"},
 "fp8": {"unavailable": {"kind", "detail", "needs"}}}}``. Samples are TFLOPS (2·m·n·k operations), seconds are those of
 one multiplication.
 
@@ -21,6 +23,7 @@ from __future__ import annotations
 import os
 import statistics
 import sys
+import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # `python -I` leaves the script's folder out
 
@@ -55,7 +58,7 @@ def one_dtype(torch, kind, found, dtype, request, clock):
     except protocol.Unable as unable:
         return {"unavailable": unable.as_json()}
     shape, search = best_shape(gemms[0], request, clock)
-    results = {g.index: {"index": g.index, "blocks": [], "error": None} for g in gemms}
+    results = {g.index: {"index": g.index, "blocks": [], "together": None, "bits": None, "error": None} for g in gemms}
     by_index = {g.index: g for g in gemms}
     tolerance = protocol.asked(protocol.asked(request, "tolerance", dict), dtype, float)
 
@@ -76,14 +79,46 @@ def one_dtype(torch, kind, found, dtype, request, clock):
         clock,
         one,
     )
+    whole = [by_index[i] for i, r in results.items() if r["error"] is None and r["blocks"]]
+    for gemm in whole:
+        try:
+            results[gemm.index]["bits"] = gemm.bits()
+        except protocol.Unable:
+            continue  # no memory for it: the blocks stand
+    seconds = float(request.get("together_s") or 0)
+    if stopped is None and len(whole) > 1 and 0 < seconds < clock.left():
+        for index, rate in together(whole, seconds).items():
+            results[index]["together"] = rate
     return {
         "shape": list(shape),
         "search": search,
         "api": gemms[0].api,
         "operands": len(gemms[0].sets),
+        "fast_accumulation": gemms[0].fast_accumulation,
         "stopped": stopped,
         "devices": list(results.values()),
     }
+
+
+def together(gemms, seconds):
+    """TFLOPS of each device while all of them multiply, by index; a device that errs meanwhile is left out."""
+    rates = {}
+    barrier = threading.Barrier(len(gemms))
+
+    def one(gemm):
+        barrier.wait()
+        try:
+            timing = gemm.time(seconds / 2, 5, seconds / 10)
+        except protocol.Unable:
+            return
+        rates[gemm.index] = statistics.median(tflops(gemm.shape, s) for s in timing["seconds"])
+
+    threads = [threading.Thread(target=one, args=(gemm,)) for gemm in gemms]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return rates
 
 
 def best_shape(gemm, request, clock):

@@ -16,7 +16,7 @@ from agent.model import Attempt, Block, Depth, Result, Statistic, Taken, Void
 from agent.reading import Missing, Reading
 from agent.text import Text, msg
 from agent.tools import ParseError
-from agent.tools.gemm import Gemm, OneDevice, Timing, parse
+from agent.tools.gemm import Bits, Gemm, OneDevice, Timing, parse
 from agent.tools.worker import Device, Unable
 
 FAMILY = "gemm"
@@ -56,6 +56,9 @@ VECTOR_SHAPES = ((4096, 4096, 4096), (8192, 8192, 4096))
 CPU_SHAPES = ((2048, 2048, 2048),)
 START_S = 10.0  # importing torch, which the facts have just read from disk, and a context on each device
 SEARCH_S: Mapping[Depth, float] = {"quick": 3.0, "standard": 15.0, "deeper": 15.0}
+TOGETHER_S: Mapping[Depth, float] = {"quick": 0.3, "standard": 3.0, "deeper": 3.0}
+TOGETHER_LEAST = 0.95  # of a GPU's own alone
+COMMON_SHAPE = (8192, 8192, 8192)  # at which most published numbers were taken
 CHECK_S = 0.15  # comparing with float64 after each block
 
 
@@ -151,7 +154,8 @@ class GemmStep:
         if isinstance(found, Missing):
             return Cost(0.0)
         search = SEARCH_S[depth] if len(self._candidates()) > 1 else 0.0
-        return Cost(START_S + search + self.effort[depth].seconds(len(found)))
+        together = 1.5 * TOGETHER_S[depth] if len(found) > 1 else 0.0
+        return Cost(START_S + search + self.effort[depth].seconds(len(found)) + together)
 
     def execute(self, host: Host, look: Look) -> Mapping[str, Result]:
         if isinstance(self.interpreter, Missing):
@@ -203,6 +207,7 @@ class GemmStep:
             "sample_s": effort.sample_s,
             "warmup_s": effort.warmup_s,
             "pause_s": effort.pause_s,
+            "together_s": TOGETHER_S[depth],
             "limit_s": limit_s,
             "seed": SEED,
             "tolerance": {self.dtype: TOLERANCE[self.dtype]},
@@ -230,7 +235,7 @@ class GemmStep:
             return as_missing(one.error, ran.evidence)
         if not one.timings:
             return Missing("timeout", msg("no block was finished within the test's own time limit"), ran.evidence)
-        blocks = tuple(_block(t, measured, ran, device) for t in one.timings)
+        blocks = tuple(_block(t, measured, ran, device, one.bits) for t in one.timings)
         correct = all(t.correct for t in one.timings)
         attempt = Attempt(
             blocks=blocks,
@@ -239,7 +244,7 @@ class GemmStep:
             evidence=ran.evidence,
             void=_wrong(one.timings) if not correct else self._above(blocks, device),
             correct=correct,
-            notes=_notes(ran, measured),
+            notes=(*_notes(ran, measured), *_together(one, blocks)),
             reproduce=ran.argv,
         )
         return Taken(attempt, UNIT, STATISTIC, device.subject)
@@ -257,7 +262,7 @@ class GemmStep:
         return Void(code, detail)
 
 
-def _block(timing: Timing, measured: Gemm, ran: WorkerResult, device: Device) -> Block:
+def _block(timing: Timing, measured: Gemm, ran: WorkerResult, device: Device, bits: Optional[Bits]) -> Block:
     found = {
         "shape": list(measured.shape),
         "calls": timing.calls,
@@ -265,6 +270,7 @@ def _block(timing: Timing, measured: Gemm, ran: WorkerResult, device: Device) ->
         "ended_at": timing.ended_at,
         "max_error": timing.max_error,
         "row_error": timing.row_error,
+        **({} if bits is None else {"bits": {"inputs": bits.inputs, "product": bits.product}}),
         **conditions(ran.telemetry, seen_as(ran, device), timing.started_at, timing.ended_at),
     }
     return Block(stats.median(timing.samples), timing.samples, timing.warmup, found)
@@ -288,9 +294,32 @@ def _notes(ran: WorkerResult, measured: Gemm) -> tuple[Text, ...]:
         cuda=ran.versions.get("cuda") or "–",
         cublas=ran.versions.get("cublas") or "–",
     )
-    if measured.stopped is None:
-        return (made,)
-    return made, msg("stopped by its own time limit before all blocks were done")
+    notes = [made]
+    if measured.fast_accumulation is not None:
+        how = msg("fast accumulation") if measured.fast_accumulation else msg("full accumulation")
+        notes.append(msg("sums of fp8 products: {how}", how=how))
+    common = measured.reached(COMMON_SHAPE)
+    if common is not None and measured.shape != COMMON_SHAPE:
+        notes.append(msg("at 8192 × 8192 × 8192 the first GPU reached {rate} TFLOPS", rate=f"{common:.1f}"))
+    if measured.stopped is not None:
+        notes.append(msg("stopped by its own time limit before all blocks were done"))
+    return tuple(notes)
+
+
+def _together(one: OneDevice, blocks: tuple[Block, ...]) -> tuple[Text, ...]:
+    """All GPUs share power and cooling: beside the others a card may be slower than alone, which is no breach."""
+    alone = stats.median([b.value for b in blocks])
+    if one.together is None or not alone > 0:
+        return ()
+    share = one.together / alone
+    said = msg(
+        "with all GPUs at once: {rate} TFLOPS, {share} % of its own alone",
+        rate=f"{one.together:.1f}",
+        share=f"{100 * share:.1f}",
+    )
+    if share >= TOGETHER_LEAST:
+        return (said,)
+    return said, msg("slower beside the others: power or cooling is shared")
 
 
 def spread(results: list[Result]) -> Result:

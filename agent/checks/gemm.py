@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,7 @@ from agent.checks._api import Case
 from agent.checks._judge import rate
 from agent.checks._measured import catalogue_limit, likely_cause, models
 from agent.grammar import Section, flops, percent
-from agent.model import Again, Clause, Finding, Limit, Measurement
+from agent.model import Again, Attempt, Clause, Finding, Limit, Measurement
 from agent.text import msg
 from agent.tools.worker import Device
 
@@ -27,6 +28,7 @@ GRAMMAR = Section(
     },
 )
 FACTS = ("gpus", "pythons")
+OTHER_BITS = "other-bits"
 REPEATS = 3  # attempts until a wrong product is held to be the card's or not
 
 
@@ -69,6 +71,8 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
 def _one(clause: Clause, case: Case, subject: str, limit: Limit) -> Finding:
     found = likely_cause(rate(clause, case, subject=subject, limit=limit), case)
     taken = case.measured[f"{clause.key}@{subject}"]
+    if isinstance(taken, Measurement):
+        found = _other_bits(found, clause, case, taken)
     wrong = _wrong(taken) if isinstance(taken, Measurement) else 0
     if not isinstance(taken, Measurement) or wrong == 0:
         return found
@@ -92,6 +96,53 @@ def _one(clause: Clause, case: Case, subject: str, limit: Limit) -> Finding:
         reason = msg("wrong products in {wrong} of {made} attempts", wrong=wrong, made=made)
     again: Optional[Again] = "repeat" if wrong == 1 and made < REPEATS else None
     return replace(found, outcome="inconclusive", reason_code=WRONG, reason=reason, again=again)
+
+
+def _other_bits(found: Finding, clause: Clause, case: Case, taken: Measurement) -> Finding:
+    """The same operands give the same bits on cards of one model: one that differs again from two others is broken.
+
+    Once proves nothing, nor does a card that differs from a single other one.
+    """
+    kind = _kind(case, taken)
+    if not kind:
+        return found
+    others = [
+        m
+        for k, m in case.measured.items()
+        if isinstance(m, Measurement) and k.startswith(f"{clause.key}@") and m is not taken and _kind(case, m) == kind
+    ]
+    votes = Counter(b for m in others for b in {_bits(a) for a in m.attempts} if b is not None)
+    if not votes:
+        return found
+    (agreed, count), *_ = votes.most_common()
+    mine = [b for b in map(_bits, taken.attempts) if b is not None and b[:2] == agreed[:2]]
+    different = sum(b != agreed for b in mine)
+    alone = not any(votes[b] for b in mine if b != agreed)
+    if different == 0 or count < 2 or not alone:
+        return found
+    said = msg(
+        "the same operands gave other bits than on {n} other GPUs in {different} of {made} attempts",
+        n=count,
+        different=different,
+        made=len(mine),
+    )
+    if different > 1:
+        return replace(found, outcome="fail", reason_code=OTHER_BITS, reason=said, again=None)
+    if len(mine) < 2 and found.outcome != "fail":
+        return replace(found, outcome="inconclusive", reason_code=OTHER_BITS, reason=said, again="repeat")
+    return replace(found, notes=(*found.notes, said))
+
+
+def _kind(case: Case, taken: Measurement) -> frozenset[str]:
+    """What a card can be: only cards of one kind must agree. Empty where that is not known."""
+    return frozenset(m.title for m in models(case).get(taken.subject or "", ()))
+
+
+def _bits(attempt: Attempt) -> Optional[tuple[str, str, str]]:
+    """(shape, digest of the operands, digest of the product)"""
+    found = attempt.blocks[0].conditions if attempt.blocks else {}
+    bits = found.get("bits")
+    return (str(found.get("shape")), str(bits["inputs"]), str(bits["product"])) if bits else None
 
 
 def _wrong(taken: Measurement) -> int:

@@ -40,21 +40,41 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Bits:
+    """Digests of the first operands and of their product."""
+
+    inputs: str
+    product: str
+
+
+@dataclass(frozen=True)
 class OneDevice:
+    """``together``: TFLOPS while all devices multiplied at once."""
+
     index: int
     timings: tuple[Timing, ...]
     error: Optional[Unable]
+    together: Optional[float] = None
+    bits: Optional[Bits] = None
 
 
 @dataclass(frozen=True)
 class Gemm:
-    """One type of number on all devices. ``search`` holds (shape, TFLOPS or None where memory was short)."""
+    """One type of number on all devices. ``search`` holds (shape, TFLOPS or None where memory was short).
+
+    ``fast_accumulation``: whether fp8 was added up with few bits; None where the type has no such choice.
+    """
 
     shape: tuple[int, int, int]
     search: tuple[tuple[tuple[int, int, int], Optional[float]], ...]
     api: str
     stopped: Optional[str]
     devices: tuple[OneDevice, ...]
+    fast_accumulation: Optional[bool] = None
+
+    def reached(self, shape: tuple[int, int, int]) -> Optional[float]:
+        """TFLOPS of one shape in the search; None where it was not tried."""
+        return dict(self.search).get(shape)
 
 
 def parse(data: Mapping[str, Any], dtype: str) -> Union[Gemm, Unable]:
@@ -71,6 +91,7 @@ def parse(data: Mapping[str, Any], dtype: str) -> Union[Gemm, Unable]:
         text(found.get("api"), "api"),
         optional_text(found.get("stopped"), "stopped"),
         devices,
+        None if found.get("fast_accumulation") is None else truth(found["fast_accumulation"], "fast_accumulation"),
     )
 
 
@@ -87,12 +108,18 @@ def _tried(found: Mapping[str, Any]) -> tuple[tuple[int, int, int], Optional[flo
 
 
 def _device(found: Mapping[str, Any]) -> OneDevice:
-    error = found.get("error")
+    error, beside, bits = found.get("error"), found.get("together"), found.get("bits")
     return OneDevice(
         whole(found.get("index"), "devices.index"),
         tuple(_timing(mapping(b, "blocks")) for b in sequence(found.get("blocks"), "blocks")),
         None if error is None else unable(error, "devices.error"),
+        None if beside is None else number(beside, "devices.together"),
+        None if bits is None else _bits(mapping(bits, "devices.bits")),
     )
+
+
+def _bits(found: Mapping[str, Any]) -> Bits:
+    return Bits(text(found.get("inputs"), "bits.inputs"), text(found.get("product"), "bits.product"))
 
 
 def _timing(found: Mapping[str, Any]) -> Timing:

@@ -154,6 +154,11 @@ class TestReal:
         assert [key for _, key in sorted(blocks)] == list(keys[:2]) * 6
         assert 0 <= taken(found, SPREAD).attempt.blocks[0].value < 100
         assert len(taken(found, SPREAD).attempt.blocks) == 6
+        for key in keys[:2]:
+            assert any("with all GPUs at once" in str(note) for note in taken(found, key).attempt.notes)
+        bits = [taken(found, key).attempt.blocks[0].conditions["bits"] for key in keys[:2]]
+        assert bits[0] == bits[1]
+        assert bits[0]["inputs"] != bits[0]["product"]
         again = one.execute(host, Look(2, keys=frozenset(keys[1:2])))
         assert list(again)[:1] == [keys[1]]
         request = json.loads((tmp_path / "run/evidence/0002-gemm.bf16-2/request.json").read_text())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Optional, Union
 
 import pytest
 
+from agent import catalogue
 from agent.bench.step import Step
 from agent.checks import gemm
 from agent.checks._api import Case
@@ -15,7 +17,7 @@ from agent.reading import Missing
 from agent.text import msg
 from tests.bench.interpreters import GPUS, interpreter
 
-A, B = "0000:1b:00.0", "0000:2b:00.0"
+A, B, C, D = (f"0000:{bus}:00.0" for bus in ("1b", "2b", "3b", "4b"))
 WRONG = Void("wrong-result", msg("wrong"))
 
 
@@ -132,3 +134,50 @@ def test_without_facts_there_are_no_steps() -> None:
 
 def test_all_promised_types_are_known_to_the_worker() -> None:
     assert set(gemm.GRAMMAR.clauses) == {*gemm.DTYPES, "spread"}
+
+
+class TestBits:
+    """The same operands on cards of one model."""
+
+    @pytest.fixture(autouse=True)
+    def _one_model(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        h100 = catalogue.load().get("h100-sxm5-80gb")
+        assert h100 is not None
+        monkeypatch.setattr(gemm, "models", lambda case: dict.fromkeys((A, B, C, D), (h100,)))
+
+    @staticmethod
+    def computed(subject: str, *products: str, value: float = 700.0) -> Measurement:
+        conditions = [{"shape": [8, 8, 8], "bits": {"inputs": "aa", "product": p}} for p in products]
+        attempts = (replace(attempt(value), blocks=(Block(value, (value,) * 6, (), c),) * 6) for c in conditions)
+        return measured(subject, *attempts)
+
+    def judged(self, *cards: Measurement) -> dict[Optional[str], Finding]:
+        return {f.subject: f for f in judge(*cards)}
+
+    def test_one_that_differs_again_from_two_others_is_broken(self) -> None:
+        found = self.judged(self.computed(A, "11"), self.computed(B, "11"), self.computed(C, "22", "22"))
+        assert [found[s].outcome for s in (A, B, C)] == ["pass", "pass", "fail"]
+        assert found[C].reason_code == "other-bits"
+        assert "other bits than on 2 other GPUs in 2 of 2 attempts" in str(found[C].reason)
+
+    def test_once_is_looked_at_again(self) -> None:
+        found = self.judged(self.computed(A, "11"), self.computed(B, "11"), self.computed(C, "22"))
+        assert (found[C].outcome, found[C].again) == ("inconclusive", "repeat")
+
+    def test_once_and_not_again_is_told(self) -> None:
+        found = self.judged(self.computed(A, "11"), self.computed(B, "11"), self.computed(C, "22", "11"))
+        assert found[C].outcome == "pass"
+        assert any("other bits" in str(note) for note in found[C].notes)
+
+    def test_two_cards_prove_nothing(self) -> None:
+        found = self.judged(self.computed(A, "11", "11"), self.computed(B, "22", "22"))
+        assert [f.outcome for f in found.values()] == ["pass", "pass"]
+
+    def test_two_against_two_prove_nothing(self) -> None:
+        cards = [self.computed(s, p, p) for s, p in ((A, "11"), (B, "11"), (C, "22"), (D, "22"))]
+        assert {f.outcome for f in self.judged(*cards).values()} == {"pass"}
+
+    def test_cards_that_are_not_known_are_not_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(gemm, "models", lambda case: {})
+        found = self.judged(self.computed(A, "11"), self.computed(B, "11"), self.computed(C, "22", "22"))
+        assert {f.outcome for f in found.values()} == {"pass"}

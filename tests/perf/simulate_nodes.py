@@ -5,6 +5,7 @@
 Noise, all relative: cards of one node range over 5 % (uniform), nodes differ by sd 1.5 %, each card's level by
 sd 1 % from attempt to attempt; a block is the median of 20 samples of sd 1.5 % with autocorrelation 0.6, of
 which 0.5 % are outliers at half the rate. The judged limit is 0.95 × (1 − 5 % tolerance) of the typical rate.
+With more launches an attempt's blocks come from as many launches, each with a level of its own.
 Node k of every row uses `random.Random(f"node:{slow}:{k}")`. Attempts are shared: the limit of every card and
 the spread see the same first attempt.
 """
@@ -30,6 +31,13 @@ SAMPLE_SD = 0.015
 OUTLIERS = 0.005
 LIMIT = 0.95 * 0.95
 SPREADS = (0.035, 0.04, 0.045, 0.05, 0.06, 0.10)
+SLOW = (0.0, 0.08, 0.12)
+DEPTHS = (1, 2, 6)  # launches of an attempt; 1 is what a run does
+CHOSEN = 0.05  # few false accusations before all
+REJECTED_MOST, OPEN_MOST = 0.001, 0.02  # of healthy nodes
+FOUND_LEAST = {0.12: 0.99, 0.08: 0.95}
+
+Shares = dict[float, tuple[float, float]]
 
 
 @functools.lru_cache
@@ -46,7 +54,8 @@ def block_pool() -> tuple[float, ...]:
 class Node:
     """One node with its cards' true levels; attempts are made when asked for and kept."""
 
-    def __init__(self, seed: int, slow: float) -> None:
+    def __init__(self, seed: int, slow: float, launches: int = 1) -> None:
+        self.launches = launches
         self.rng = random.Random(f"node:{slow}:{seed}")
         whole = 1 + self.rng.gauss(0, NODE_SD)
         self.levels = [whole * (1 + CARD_RANGE * (self.rng.random() - 0.5)) for _ in range(GPUS)]
@@ -61,8 +70,8 @@ class Node:
         return self.made[number, look]
 
     def _card(self, level: float, count: int) -> list[list[float]]:
-        run = level * (1 + self.rng.gauss(0, RUN_SD))
-        return [[run * self.rng.choice(block_pool())] for _ in range(count)]
+        runs = [level * (1 + self.rng.gauss(0, RUN_SD)) for _ in range(self.launches)]
+        return [[runs[i % self.launches] * self.rng.choice(block_pool())] for i in range(count)]
 
     def judged(self, op: Op, limit: float, gpu: int) -> Decision:
         """One card against its limit, or with gpu −1 the spread, followed to its end."""
@@ -83,11 +92,11 @@ def outcome(decisions: Sequence[Decision]) -> str:
     return next(name for name in ("fail", "inconclusive", "pass") if name in outcomes)
 
 
-def shares(slow: float, seeds: int) -> dict[float, tuple[float, float]]:
+def shares(slow: float, seeds: int, launches: int = 1) -> Shares:
     """For each limit on the spread (infinite: none asked): shares of nodes that fail, and that stay open."""
     counts = {limit: [0, 0] for limit in (math.inf, *SPREADS)}
     for seed in range(seeds):
-        node = Node(seed, slow)
+        node = Node(seed, slow, launches)
         cards = [node.judged(">=", LIMIT, gpu) for gpu in range(GPUS)]
         for limit, count in counts.items():
             both = cards if limit == math.inf else [*cards, node.judged("<=", limit, -1)]
@@ -104,12 +113,36 @@ def main() -> int:
     seeds = parser.parse_args().seeds
     start = time.perf_counter()
     print(f"seeds 0 to {seeds - 1}; each card >= {LIMIT:.4f} of typical; per cent of nodes: failed, open")
-    print(f"  {'one card slower by':<20}" + "".join(f"{name:>17}" for name in _names()))
-    for slow in (0.0, 0.08, 0.12):
-        cells = "".join(f"{100 * f:9.2f}{100 * o:8.2f}" for f, o in shares(slow, seeds).values())
-        print(f"  {f'{100 * slow:.0f} %':<20}{cells}")
+    for launches in DEPTHS:
+        rows = {slow: shares(slow, seeds, launches) for slow in SLOW}
+        print(f"  {f'{launches} launches: slower by':<24}" + "".join(f"{name:>17}" for name in _names()))
+        for slow, row in rows.items():
+            cells = "".join(f"{100 * f:9.2f}{100 * o:8.2f}" for f, o in row.values())
+            print(f"  {f'{100 * slow:.0f} %':<24}{cells}")
+        for limit in (0.045, CHOSEN):
+            print(f"  spread <= {100 * limit:g} %: " + "; ".join(targets(rows, limit)))
+    print(f"chosen: spread <= {100 * CHOSEN:g} % with one launch an attempt, for few false accusations")
     print(f"{time.perf_counter() - start:.0f} s")
     return 0
+
+
+def targets(rows: dict[float, Shares], limit: float) -> list[str]:
+    """The figures of a limit on the spread against what they should be."""
+    rejected, still_open = rows[0.0][limit]
+    said = [
+        _against("healthy rejected", rejected, REJECTED_MOST, most=True),
+        _against("healthy open", still_open, OPEN_MOST, most=True),
+    ]
+    for slow, least in FOUND_LEAST.items():
+        found = rows[slow][limit][0]
+        said.append(_against(f"{100 * slow:.0f} % slower found", found, least, most=False))
+    return said
+
+
+def _against(name: str, share: float, target: float, *, most: bool) -> str:
+    met = share <= target if most else share >= target
+    order = "<=" if most else ">="
+    return f"{name} {100 * share:.2f} % ({order} {100 * target:g} %: {'met' if met else 'NOT MET'})"
 
 
 def _names() -> list[str]:
