@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
+from agent.bench import rdma as bench
+from agent.bench.step import Step
 from agent.checks._api import Case
 from agent.checks._judge import compare_values, fact, finding, unreadable, unsupported
+from agent.checks._judge import rate as measured_rate
 from agent.facts.gpus import GpusFacts
 from agent.facts.rdma import Hca, Port, RdmaFacts
 from agent.grammar import Section, count, flag, rate
@@ -28,14 +31,26 @@ FACTS = ("gpus", "rdma")
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
 
 
+def steps(clauses: Sequence[Clause], case: Case) -> Iterable[Step]:
+    """One for all cards that count and have a link, where a program can use them."""
+    rdma: Optional[RdmaFacts] = case.facts.get("rdma")
+    if rdma is None or not any(c.name == "write_bandwidth" for c in clauses) or _no_verbs(rdma):
+        return
+    cards = [bench.Card(name, _speed(device)) for name, device in _counting(case, rdma) if _up(device)]
+    if cards:
+        yield bench.step(cards)
+
+
 def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
-    """Devices as the kernel shows them; what they carry is measured, not judged here."""
+    """Devices as the kernel shows them, and what they carry."""
     rdma: RdmaFacts = case.facts["rdma"]
     for clause in clauses:
         if clause.name == "devices":
             yield _devices(clause, case, rdma)
         elif clause.name == "rate":
             yield from _rates(clause, case, rdma)
+        elif clause.name == "write_bandwidth":
+            yield from _bandwidths(clause, case, rdma)
         elif clause.name == "gpudirect":
             yield _gpudirect(clause, case, rdma)
         else:
@@ -110,11 +125,49 @@ def _rates(clause: Clause, case: Case, rdma: RdmaFacts) -> Iterator[Finding]:
     if not found.value:
         yield _none(clause, found)
         return
+    for name, device in _counting(case, rdma):
+        yield _rate(clause, name, device, found.evidence)
+
+
+def _counting(case: Case, rdma: RdmaFacts) -> list[tuple[str, Hca]]:
+    """The devices that are promised by name: of more than promised the fastest ones."""
+    found = _hardware(rdma)
+    if isinstance(found, Missing):
+        return []
     ordered = sorted(found.value, key=lambda n: (-_speed(found.value[n]), n))
     number = _promised(case, "rdma.devices")
     many = int(number.promise.value) if number is not None and isinstance(number.promise.value, (int, float)) else 0
-    for name in sorted(ordered[: many or len(ordered)]):
-        yield _rate(clause, name, found.value[name], found.evidence)
+    return [(name, found.value[name]) for name in sorted(ordered[: many or len(ordered)])]
+
+
+def _bandwidths(clause: Clause, case: Case, rdma: RdmaFacts) -> Iterator[Finding]:
+    """Each card by what it wrote to another one."""
+    found = _hardware(rdma)
+    if isinstance(found, Missing):
+        yield unreadable(clause, found)
+        return
+    if not found.value:
+        yield _none(clause, found)
+        return
+    for name, device in _counting(case, rdma):
+        if not _up(device):
+            detail = msg("{name} has no link, so that nothing could be sent", name=name)
+            yield unreadable(clause, Missing("not-there", detail, found.evidence), name)
+        elif _no_verbs(rdma):
+            detail = msg("this environment has no /dev/infiniband/uverbs*: programs cannot use them here")
+            grant = msg("/dev/infiniband in this environment, and memlock unlimited")
+            yield unreadable(clause, Missing("denied", detail, rdma.verbs.evidence, grant), name)
+        else:
+            yield measured_rate(clause, case, subject=name)
+
+
+def _up(device: Hca) -> bool:
+    port = _port(device)
+    return port is not None and isinstance(port.state, Known) and port.state.value == "ACTIVE"
+
+
+def _no_verbs(rdma: RdmaFacts) -> bool:
+    return isinstance(rdma.verbs, Known) and not rdma.verbs.value
 
 
 def _none(clause: Clause, found: Known[Mapping[str, Hca]]) -> Finding:
