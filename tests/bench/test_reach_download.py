@@ -15,13 +15,20 @@ import pytest
 from agent.bench import download as download_bench
 from agent.bench import reach as reach_bench
 from agent.bench.network import CPU_LIMIT, FAR_END
-from agent.checks import download, reach
+from agent.checks import _own_address, download, reach
 from agent.evidence import Store
 from agent.host import LiveHost, ReplayHost
 from agent.model import Finding
 from tests.bench.driven import Said, ScriptedHost, clause, judged
 from tests.bench.servers import http_server
 from tests.netns import silent_server
+
+
+@pytest.fixture(autouse=True)
+def _loopback_is_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers of these tests stand in for machines elsewhere."""
+    monkeypatch.setattr(_own_address, "is_own", lambda address, case: False)
+    monkeypatch.setattr(_own_address, "this_machine", lambda address, local: False)
 
 
 @pytest.fixture(autouse=True)
