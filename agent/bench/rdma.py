@@ -6,8 +6,8 @@ With a single card the transfer turns around inside it: that shows the card and 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Union
@@ -87,17 +87,18 @@ def _transfer(
 ) -> Union[tuple[Ran, WriteBandwidth], Missing]:
     """One transfer; the receiving end runs beside it and ends with it, or with its own deadline."""
     budget = seconds + perftest.TIMEOUT_S
-    with ThreadPoolExecutor(1) as beside:
-        far = beside.submit(host.run, f"{probe}.far", perftest.argv(partner, PORT, seconds, MARGIN_S), budget)
-        client = perftest.argv(mine, PORT, seconds, MARGIN_S, "127.0.0.1")
-        found: Union[tuple[Ran, WriteBandwidth], Missing, None] = None
-        for again in range(CONNECTS):
-            host.sleep(LISTENING_S)
-            ran = host.run(probe if not again else f"{probe}.again{again}", client, budget)
-            found = _read(ran, mine, partner)
-            if found is not None:
-                break
-    far.result()  # it ended with the transfer or with its deadline; what it printed is in the evidence
+    receiving = perftest.argv(partner, PORT, seconds, MARGIN_S)
+    far = threading.Thread(target=host.run, args=(f"{probe}.far", receiving, budget))
+    far.start()
+    client = perftest.argv(mine, PORT, seconds, MARGIN_S, "127.0.0.1")
+    found: Union[tuple[Ran, WriteBandwidth], Missing, None] = None
+    for again in range(CONNECTS):
+        host.sleep(LISTENING_S)
+        ran = host.run(probe if not again else f"{probe}.again{again}", client, budget)
+        found = _read(ran, mine, partner)
+        if found is not None:
+            break
+    far.join()  # it ends with the transfer or with its deadline; what it printed is in the evidence
     return found or _failed(
         ran, mine, partner, "not_connected", msg("nobody listened within {s} s", s=f"{CONNECTS * LISTENING_S:g}")
     )

@@ -14,6 +14,7 @@ from agent.checks import rdma
 from agent.evidence import Store
 from agent.host import LiveHost
 from agent.model import Clause, Finding
+from agent.tools import perftest
 from tests.bench.driven import judged
 from tests.facts import fake
 from tests.fakenode import healthy
@@ -54,7 +55,7 @@ print(f" 65536      1480102          0.00               {rate:.2f}              
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "PORT", 28515)
     monkeypatch.setattr(bench, "LISTENING_S", 0.2)
-    monkeypatch.setattr(bench.perftest, "TIMEOUT_S", 6.0)
+    monkeypatch.setattr(perftest, "TIMEOUT_S", 6.0)
 
 
 class Host(LiveHost):
