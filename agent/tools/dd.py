@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
-from agent.tools import ParseError
+from agent.tools import ParseError, _shell
 from agent.tools._text import clean, first_line
 
 KIND = "dd"
@@ -44,7 +44,10 @@ _FAILURES: tuple[tuple[str, str], ...] = (
     (r"Read-only file system|只读文件系统", "read_only"),
     (r"Invalid argument|无效的参数|无效的自变量|Ungültiges Argument|Argument invalide", "invalid_argument"),
     (r"Input/output error|输入/输出错误|Eingabe-/Ausgabefehler|Erreur d'entrée/sortie", "io_error"),
-    (r"command not found|未找到命令", "tool_missing"),
+    (r"unrecognized operand|invalid number|invalid (?:input|output|conversion|status)|unknown operand", "option"),
+    (r"[Rr]esource busy|设备或资源忙", "busy"),
+    (r"memory exhausted|Cannot allocate memory|无法分配内存", "out_of_memory"),
+    (r"File too large|文件过大", "file_too_large"),
     (
         r"open|No such file|打开|没有那个文件|Öffnen|öffnen|ouvrir|abrir|открыть|열 ?수|開け|開く|Is a directory",
         "open_failed",
@@ -100,6 +103,9 @@ def _raise_on_message(text: str) -> None:
         if not re.match(r"^(?:\S*/)?(?:dd|busybox|sudo|-?\w*sh)(?: \w+)?: ", line) or _WARNING.search(line):
             continue
         kind = next((kind for pattern, kind in _FAILURES if re.search(pattern, line)), "failed")
+        shell = _shell.failure(line, "dd")
+        if shell is not None and (kind == "failed" or shell.kind in ("tool_missing", "broken_tool")):
+            raise shell
         raise ParseError(kind, f"dd failed ({kind})", line)
 
 
@@ -126,7 +132,7 @@ def _summary_alone(text: str, lines: list[str]) -> Dd:
         started = next((line for line in lines if _STARTED.match(line)), None)
         if started is not None:
             raise ParseError("truncated", "dd's statistics are cut off", started)
-        raise ParseError("unparsable", "not dd statistics", first_line(text))
+        raise _shell.failure(text, "dd") or ParseError("unparsable", "not dd statistics", first_line(text))
     # Progress ends in no line end and counts whole seconds; the final line has both.
     unfinished = not text.endswith("\n") and found[0].seconds == int(found[0].seconds or 0)
     if len(found) > 1 or "\r" in text or unfinished:

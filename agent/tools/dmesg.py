@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
-from agent.tools import ParseError
+from agent.tools import ParseError, _shell
 from agent.tools._text import clean, first_line
 from agent.tools.xid import sxid_class, xid_class
 
@@ -132,10 +132,13 @@ def _raise_on_message(text: str, filled: list[str]) -> None:
         raise ParseError("denied", "no permission to read the kernel log", denied)
     if _EMPTY_JOURNAL.search(text) and len(filled) <= 3:
         raise ParseError("empty", "the journal holds nothing that this user may see", filled[0])
-    missing = next((line for line in filled if re.search(r"(?:dmesg|journalctl).*not found", line)), None)
-    if missing is not None:
-        raise ParseError("tool_missing", "no dmesg here", missing)
     if filled and not any(_PREFIX.match(line) for line in filled):
+        shell = _shell.failure(text, "kernel log")
+        if shell is not None:
+            raise shell
+        wrong = next((line for line in filled if re.search(r"(?:invalid|unrecognized) option", line)), None)
+        if wrong is not None:
+            raise ParseError("option", "dmesg refused its command line", wrong)
         raise ParseError("unparsable", "no line looks like a kernel log", first_line(text))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
-from agent.tools import ParseError
+from agent.tools import ParseError, _shell
 from agent.tools._text import clean, first_line
 
 KIND = "dmidecode"
@@ -32,10 +32,9 @@ _EMPTY = re.compile(
 )
 
 _FAILURES: tuple[tuple[str, str], ...] = (
-    (r"[Pp]ermission denied|not permitted|must be root", "denied"),
+    (r"[Pp]ermission denied|not permitted|权限不够|不允许的操作|must be root", "denied"),
     (r"No SMBIOS nor DMI entry point found", "absent"),
     (r"/dev/mem: No such file|sysfs: No such file", "absent"),
-    (r"command not found", "tool_missing"),
     (r"invalid option|unrecognized option|Invalid type|Usage: dmidecode", "option"),
 )
 
@@ -176,7 +175,7 @@ def _nothing(text: str) -> ParseError:
             return ParseError(kind, f"dmidecode failed ({kind})", line)
     if re.search(r"^# dmidecode|^SMBIOS [\d.]+ present", text, re.MULTILINE):
         return ParseError("truncated", "dmidecode stops before its first section", first_line(text))
-    return ParseError("unparsable", "not dmidecode output", first_line(text))
+    return _shell.failure(text, "dmidecode") or ParseError("unparsable", "not dmidecode output", first_line(text))
 
 
 def _raise_on_cut(text: str, sections: list[_Section]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from agent.tools import ParseError
+from agent.tools import ParseError, _shell
 from agent.tools._text import clean, first_line, integer, json_documents, mapping, number, objects, text_or_none
 
 KIND = "fio"
@@ -50,7 +50,9 @@ _FAILURES: tuple[tuple[str, str], ...] = (
     (r"does not support (?:direct|O_DIRECT)|O_DIRECT.*not support", "direct_unsupported"),
     (r"func=dlopen|engine \S+ not loadable|failed to load engine|unknown ioengine", "engine_missing"),
     (r"valid values:|Bad option|bad option|unrecognized option|failed parsing|unknown option", "option"),
-    (r"command not found|not found in PATH", "tool_missing"),
+    (r"connect: Connection refused", "refused"),
+    (r"got signal=", "interrupted"),
+    (r"job startup hung", "timeout"),
     (r"Permission denied|Operation not permitted|err=\s*13\b", "denied"),
     (r"Read-only file system|err=\s*30\b", "read_only"),
     (r"failed opening|unable to open|open.*No such file|err=\s*2\b", "open_failed"),
@@ -219,9 +221,10 @@ def _raise_on_message(around: str, messages: tuple[tuple[str, str], ...]) -> Non
 def _not_json(text: str) -> ParseError:
     if re.search(r"\b(?:READ|WRITE): (?:bw|io)=|^fio-\d|\(groupid=\d+", text, re.MULTILINE):
         return ParseError("text_output", "fio's report for people; run it with --output-format=json")
-    if re.search(r"^fio:", text, re.MULTILINE):
+    shell = _shell.failure(text, "fio")
+    if shell is None and re.search(r"^fio:", text, re.MULTILINE):
         return ParseError("failed", "fio failed", first_line(text))
-    return ParseError("unparsable", "not fio JSON", first_line(text))
+    return shell or ParseError("unparsable", "not fio JSON", first_line(text))
 
 
 def _last_of_one_run(documents: list[Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from agent.tools import ParseError
+from agent.tools import ParseError, _shell
 from agent.tools._text import clean, first_line, integer, json_documents, mapping, number, objects, text_or_none
 
 KIND = "iperf3"
@@ -22,7 +22,7 @@ _FAILURES: tuple[tuple[str, str], ...] = (
     (r"Connection refused", "refused"),
     (
         r"Name or service not known|name resolution|No address associated|nodename nor servname|Unknown host"
-        r"|Name does not resolve|Bad address",
+        r"|Name does not resolve|Bad address|unable to resolve",
         "name_error",
     ),
     (r"No route to host|Network is unreachable|Host is unreachable|Network unreachable", "unreachable"),
@@ -32,7 +32,7 @@ _FAILURES: tuple[tuple[str, str], ...] = (
     (r"server has terminated", "server_terminated"),
     (r"reset by peer|Broken pipe|closed unexpectedly|unable to (?:read|write|receive|send)", "connection_lost"),
     (r"parameter error|unrecognized option|invalid option|requires an argument|Usage: iperf3", "parameter"),
-    (r"command not found", "tool_missing"),
+    (r"not supported on this host|[Nn]ot supported", "unsupported"),
     (r"Operation not permitted|Permission denied", "denied"),
 )
 
@@ -129,7 +129,10 @@ def _failure(error: str) -> ParseError:
 
 
 def _not_json(text: str) -> ParseError:
-    line = next((li for li in text.splitlines() if re.search(r"iperf3?: |command not found", li)), None)
+    line = next((li for li in text.splitlines() if re.match(r"\s*(?:iperf3?|error): ", li)), None)
+    shell = _shell.failure(text, "iperf3")
+    if shell is not None and (line is None or shell.kind in ("broken_tool", "tool_missing")):
+        return shell
     if line is not None:
         return _failure(line.strip())
     if re.search(r"^\[ *(?:\d+|ID|SUM)\]", text, re.MULTILINE):

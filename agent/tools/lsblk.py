@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from agent.tools import ParseError
+from agent.tools import ParseError, _shell
 from agent.tools._text import clean, first_line, integer, objects, one_document, text_or_none
 
 KIND = "lsblk"
@@ -107,14 +107,16 @@ def size(text: str) -> Optional[tuple[int, bool]]:
 
 
 def _raise_on_message(text: str) -> None:
-    line = next((li for li in text.splitlines() if re.match(r"lsblk: |.*command not found", li)), None)
+    line = next((li for li in text.splitlines() if re.match(r"lsblk: ", li)), None)
+    shell = _shell.failure(text, "lsblk") if "{" not in text else None
+    if shell is not None and (line is None or shell.kind in ("broken_tool", "tool_missing")):
+        raise shell
     if line is None or "{" in text:
         return
     for pattern, kind in (
-        (r"unknown column|invalid option|unrecognized option", "option"),
+        (r"unknown column|未知列|未知的列|invalid option|unrecognized option", "option"),
         (r"[Pp]ermission denied|not permitted", "denied"),
         (r"not a block device|No such file", "open_failed"),
-        (r"command not found", "tool_missing"),
     ):
         if re.search(pattern, line):
             raise ParseError(kind, f"lsblk failed ({kind})", line)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
-from agent.tools import ParseError
+from agent.tools import ParseError, _shell
 from agent.tools._text import clean, first_line
 
 KIND = "lspci"
@@ -33,7 +33,6 @@ _LINKED = re.compile(r"Express \(v\d\) (?:Legacy Endpoint|Endpoint|Root Port|Ups
 _REDIRECTION = ("ReqRedir", "CmpltRedir")
 
 _FAILURES: tuple[tuple[str, str], ...] = (
-    (r"command not found", "tool_missing"),
     (r"[Pp]ermission denied|not permitted", "denied"),
     (r"Cannot (?:open|find|read)|Unable to", "no_access"),
     (r"invalid option|unrecognized option|Usage: lspci", "option"),
@@ -134,7 +133,7 @@ def _nothing(text: str) -> ParseError:
         kind = next((kind for pattern, kind in _FAILURES if re.search(pattern, line)), None)
         if kind is not None and re.search(r"lspci|pcilib", line):
             return ParseError(kind, f"lspci failed ({kind})", line)
-    return ParseError("unparsable", "not lspci output", first_line(text))
+    return _shell.failure(text, "lspci") or ParseError("unparsable", "not lspci output", first_line(text))
 
 
 def _raise_on_cut(text: str, last: list[str]) -> None:

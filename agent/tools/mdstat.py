@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from agent.tools import ParseError
+from agent.tools import ParseError, _shell
 from agent.tools._text import clean, first_line
 
 KIND = "mdstat"
@@ -71,7 +71,7 @@ def parse(text: str) -> Mdstat:
     _raise_on_message(lines)
     starts = [at for at, line in enumerate(lines) if _ARRAY.match(line)]
     if not starts and not any(line.startswith("Personalities") for line in lines):
-        raise ParseError("unparsable", "not /proc/mdstat", first_line(text))
+        raise _shell.failure(text, "mdstat") or ParseError("unparsable", "not /proc/mdstat", first_line(text))
     ends = [at for at, line in enumerate(lines) if _END.match(line)]
     if not ends:
         raise ParseError("truncated", "mdstat without its last line", lines[-1])
@@ -91,7 +91,7 @@ def to_json(result: Mdstat) -> dict[str, Any]:
 
 def _raise_on_message(lines: list[str]) -> None:
     for line in lines:
-        if re.search(r"mdstat.*No such file", line):
+        if re.search(r"mdstat.*(?:No such file|没有那个文件)", line):
             raise ParseError("absent", "no /proc/mdstat: this kernel has no software RAID", line)
         if re.search(r"mdstat.*(?:Permission denied|not permitted)", line):
             raise ParseError("denied", "no permission to read /proc/mdstat", line)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
-from agent.tools import ParseError
+from agent.tools import ParseError, _shell
 from agent.tools._text import clean, first_line
 
 KIND = "ping"
@@ -30,8 +30,11 @@ _FAILURES: tuple[tuple[str, str], ...] = (
         r"|不允许的操作|权限不够",
         "denied",
     ),
-    (r"command not found|未找到命令", "tool_missing"),
-    (r"invalid option|unrecognized option|usage: ping|Usage: ping|bad number|bad value|invalid argument", "option"),
+    (
+        r"invalid option|unrecognized option|usage: ping|Usage: ping|usage error|bad number|bad value"
+        r"|[Ii]nvalid argument|unknown iface|ping broadcast\?",
+        "option",
+    ),
 )
 _HEADER = re.compile(r"^-{2,3} .*-{2,3}\s*$")
 _LOSS = re.compile(r"(\d+(?:[.,]\d+)?)\s*%")
@@ -143,7 +146,7 @@ def _no_summary(text: str, lines: list[str]) -> ParseError:
             return ParseError(kind, f"ping failed ({kind})", line.strip())
     if re.search(r"^PING\b|icmp_seq|bytes from", text, re.MULTILINE):
         return ParseError("truncated", "ping was cut off before its summary", lines[-1] or lines[0])
-    return ParseError("unparsable", "not ping output", first_line(text))
+    return _shell.failure(text, "ping") or ParseError("unparsable", "not ping output", first_line(text))
 
 
 def _decimal(value: str) -> float:

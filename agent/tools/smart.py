@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from agent.tools import ParseError, _smart_text
+from agent.tools import ParseError, _shell, _smart_text
 from agent.tools._text import clean, first_line, integer, mapping, objects, one_document, text_or_none
 
 KIND = "smart"
@@ -28,9 +28,12 @@ _WRITTEN_ATTRIBUTES = {"Host_Writes_32MiB": 32 << 20, "Host_Writes_GiB": 1 << 30
 
 _FAILURES: tuple[tuple[str, str], ...] = (
     (r"Permission denied|not permitted|requires root|must be root", "denied"),
-    (r"Unable to detect device type|Unknown USB bridge|specify device type|Not supported|unsupported", "unsupported"),
+    (
+        r"Unable to detect device type|Unknown USB bridge|specify device type|Try an additional"
+        r"|Not supported|unsupported",
+        "unsupported",
+    ),
     (r"No such device|No such file|open device.*failed|[Oo]pen failed|not a block", "open_failed"),
-    (r"command not found|smartctl: not found|未找到命令", "tool_missing"),
     (r"Input/output error", "io_error"),
     (r"unrecognized option|invalid option|INVALID ARGUMENT|UNRECOGNIZED OPTION", "option"),
     (r"STANDBY mode|SLEEP mode", "standby"),
@@ -96,13 +99,16 @@ def to_json(result: Smart) -> dict[str, Any]:
 def _not_json(text: str) -> ParseError:
     if not text.strip():
         return ParseError("empty", "no smartctl output: the text is empty")
+    shell = _shell.failure(text, "smartctl")
+    if shell is not None and shell.kind in ("broken_tool", "tool_missing"):
+        return shell
     for pattern, kind in _FAILURES:
         line = next((li for li in text.splitlines() if re.search(pattern, li)), None)
         if line is not None:
             return ParseError(kind, f"smartctl failed ({kind})", line.strip())
     if _smart_text.is_report(text):
         return ParseError("truncated", "smartctl's report stops before it says anything of a disk", first_line(text))
-    return ParseError("unparsable", "not smartctl JSON", first_line(text))
+    return shell or ParseError("unparsable", "not smartctl output", first_line(text))
 
 
 def _from_report(text: str) -> Smart:

@@ -104,13 +104,15 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     (
         "no_permission",
         "no permission",
-        r"insufficient permissions|no_permission|permission denied|operation not permitted"
-        r"|provided lacks permissions",
+        r"^sudo: .*(?:password|terminal|tty)|insufficient permissions|no_permission|permission denied"
+        r"|operation not permitted|provided lacks permissions|权限不够|拒绝访问|不允许的操作|keine berechtigung"
+        r"|permission non accordée",
     ),
     (
         "not_found",
         "the tool is not installed or not in PATH",
-        r"command not found|: not found$|未找到命令|未找到指令|没有那个文件或目录|找不到指令|nicht gefunden"
+        r"command not found|: not found$|not found, but can be installed|未找到命令|未找到指令|没有那个文件或目录"
+        r"|找不到指令|nicht gefunden"
         r"|commande introuvable|orden no encontrada|no se encontró la orden|не найден|コマンドが見つかりません"
         r"|comando não encontrado|comando non trovato|명령을 찾을 수 없|unknown command"
         r"|executable file not found|no such file or directory|is not recognized as|不是内部或外部命令",

@@ -101,7 +101,6 @@ def test_sectors_count_only_in_the_database() -> None:
         ("/dev/sdb: Unknown USB bridge [0x0bda:0x9210 (0xf001)]", "unsupported"),
         ("/dev/sda [megaraid_disk_00]: Device open failed", "open_failed"),
         ("Device is in STANDBY mode, exit(2)", "standby"),
-        ("bash: smartctl: command not found", "tool_missing"),
         ("=======> INVALID ARGUMENT TO -d: nvmee", "option"),
         ("Read Device Identity failed: Input/output error", "io_error"),
         ("", "truncated"),

@@ -41,11 +41,32 @@ def command(kind: str, file: Optional[Path]) -> None:
         click.echo("unparsable: more than 64 MiB", err=True)
         sys.exit(NOT_THAT)
     try:
-        result = module.parse(data.decode("utf-8", "replace"))
+        result = module.parse(decoded(data))
     except tools.ParseError as error:
         click.echo(f"{error.kind}: {error}".replace("\n", " "), err=True)
         sys.exit(NOT_THAT)
     click.echo(json.dumps(tools.to_json(module, result), ensure_ascii=False, indent=1))
+
+
+_UTF16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+
+
+def decoded(data: bytes) -> str:
+    """The text of a tool's output: UTF-8, UTF-16 as PowerShell redirects it, or GB18030 of a Chinese shell.
+
+    What is none of these is read as UTF-8 with replacement characters: the numbers stay readable.
+    """
+    utf16 = _UTF16.get(data[:2])
+    if utf16 is not None:
+        return data[2:].decode(utf16, "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    try:
+        return data.decode("gb18030")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace")
 
 
 def _read(file: Path) -> bytes:
