@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
 from agent import stats
-from agent.bench import _devices
+from agent.bench import _devices, second_source
 from agent.bench.gemm import EFFORT, WRONG, Effort
 from agent.bench.step import Cost, Look, Step
 from agent.bench.telemetry import conditions
@@ -126,6 +126,10 @@ class AllreduceStep:
         ranks = self.ranks()
         if isinstance(ranks, Missing):
             return ranks
+        ours = self._ours(host, look, ranks)
+        return second_source.all_reduce(host, look, ranks, self.size, ours) if self.device == "cuda" else ours
+
+    def _ours(self, host: Host, look: Look, ranks: int) -> Result:
         first = self._launch(host, look, ranks, True)
         if isinstance(first, Missing) or not first.failed_with_nvls:
             return self._taken(first, look, ranks, ())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Optional, Union
 
 from agent import stats
+from agent.bench import second_source
 from agent.bench.device_copies import SHORT, START_S, Effort, block_of, no_block, nothing_known, taken
 from agent.bench.device_memory import MIB, WORKER, Answer, Slots, ask
 from agent.bench.step import Cost, Look, Step
@@ -88,7 +89,9 @@ class PeerStep:
             short = stopped(answer.ran.data)
         except ParseError as error:
             return dict.fromkeys(wanted, unreadable(WORKER, error, answer.ran.evidence))
-        return {key: self._result(answer, pair, found, look, short) for key, pair in wanted.items()}
+        results = {key: self._result(answer, pair, found, look, short) for key, pair in wanted.items()}
+        numbers = {number: where for where, number in answer.index.items()}
+        return second_source.peers(host, look, numbers, results, f"{PEER}@{pair_subject('{source}', '{target}')}")
 
     def _result(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from agent import stats
+from agent.bench import second_source
 from agent.bench.device_copies import SHORT, START_S, WAYS, Effort, block_of, no_block, nothing_known, taken
 from agent.bench.device_link import LINK, link_taken
 from agent.bench.device_memory import MIB, WORKER, Answer, Slots, ask, sysfs
@@ -78,7 +79,9 @@ class PcieStep:
         for where in wanted:
             one = found.get(answer.index.get(where, -1))
             results.update(self._results(answer, where, one, look, short))
-        return results
+        numbers = {number: where for where, number in answer.index.items()}
+        ways = {w: f"{PCIE}.{w}@{{slot}}" for w in WAYS}
+        return second_source.pcie(host, look, numbers, results, ways)
 
     @staticmethod
     def _of(where: str) -> tuple[str, ...]:
