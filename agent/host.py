@@ -356,9 +356,11 @@ class LiveHost(Host):
             if error:
                 errors[path] = error
             else:
+                if not stored:
+                    (folder / "files").mkdir(exist_ok=True)
                 name = f"files/{path.strip('/').replace('/', '__')}"[:200]
-                (folder / "files").mkdir(exist_ok=True)
-                (folder / name).write_bytes(content)
+                with open(f"{folder}/{name}", "wb") as kept:  # a Path for each of a thousand files takes its time
+                    kept.write(content)
                 stored[path] = name
         targets: dict[str, str] = {}
         for path in self._expand(links):
