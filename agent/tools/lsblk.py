@@ -1,7 +1,7 @@
 """lsblk: block devices, what lies on what, and where it is mounted.
 
-Source command: ``lsblk -b -J -o NAME,…`` (:func:`argv`); ``-P`` pairs are read too. In the JSON of lsblk a
-RAID or LVM volume hangs below each of its members: here each device is there once, with its parents.
+Source command: ``lsblk -b -J -o NAME,…`` (:func:`argv`); ``-P`` pairs and the plain tree are read too. In
+lsblk's JSON a RAID or LVM volume hangs below each of its members: here each device is there once, with its parents.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from agent.tools import ParseError, _shell
+from agent.tools import ParseError, _lsblk_tree, _shell
 from agent.tools._text import clean, first_line, integer, objects, one_document, text_or_none
 
 KIND = "lsblk"
@@ -24,6 +24,8 @@ COLUMNS = (
 _DEEPEST = 32
 _UNITS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _PAIR = re.compile(r'([A-Z][A-Z0-9:_%-]{0,30})="((?:[^"\\]|\\.)*)"')
+# Said of single devices beside a whole list.
+_WARNING = re.compile(r"^lsblk: \S+: (?:failed to (?:get|initialize)|unknown device name).*\n", re.MULTILINE)
 # What holds nothing of its own, or is memory.
 _NOT_A_DISK = re.compile(r"^(?:loop|ram|zram|fd|sr|nbd)\d+")
 
@@ -73,14 +75,17 @@ def pairs_argv() -> list[str]:
 
 def parse(text: str) -> Lsblk:
     """All block devices. Raises :class:`ParseError`: ``truncated``, ``empty``, ``option``, ``unparsable``."""
-    text = clean(text)
+    text = _WARNING.sub("", clean(text))
     if not text.strip():
         raise ParseError("empty", "no lsblk output: no block devices, or no permission to see them")
     if _PAIR.search(text) and "{" not in text.split('="', 1)[0]:
         return Lsblk(tuple(_merged(_pair_rows(text))))
     _raise_on_message(text)
+    columns = _lsblk_tree.columns(text)
+    if columns is not None:
+        return Lsblk(tuple(_merged(_lsblk_tree.rows(text, columns))))
     if re.match(r"\s*NAME\s+[A-Z:]+", text):
-        raise ParseError("text_output", "lsblk's tree for people; run it with -b -J", first_line(text))
+        raise ParseError("text_output", "a tree with columns that may be empty; run lsblk with -b -J", first_line(text))
     document = one_document(text, "lsblk")
     if not isinstance(document.get("blockdevices"), list):
         raise ParseError("unparsable", "JSON, but not of lsblk: no blockdevices", first_line(text))
