@@ -18,6 +18,8 @@ KIND = "dmidecode"
 TIMEOUT_S = 20.0
 
 _HANDLE = re.compile(r"^\s*Handle (0x[0-9A-Fa-f]+), DMI type (\d+), \d+ bytes\s*$")
+# dmidecode before 2.7 breaks the line and indents what follows.
+_OLD_HANDLE = re.compile(r"^(\s*Handle 0x[0-9A-Fa-f]+)[ \t]*\n[ \t]+(DMI type \d+, \d+ bytes)\.?[ \t]*$", re.MULTILINE)
 _SIZE = re.compile(r"^(\d+) ([kMGT]?i?B|bytes)$")
 _FACTOR = {"bytes": 1, "B": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SYSTEM, _BOARD, _PROCESSOR, _ARRAY, _MEMORY, _END = 1, 2, 4, 16, 17, 127
@@ -133,7 +135,7 @@ def parse(text: str) -> Dmidecode:
     Raises :class:`ParseError`: ``denied``, ``absent`` (no SMBIOS: most containers and some VMs),
     ``truncated`` (the last section is half, or fewer memory slots than the array states), ``unparsable``.
     """
-    text = clean(text)
+    text = _OLD_HANDLE.sub(r"\1, \2", clean(text))
     sections = list(_sections(text))
     if not sections:
         raise _nothing(text)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
-from agent.tools import ParseError, _shell
+from agent.tools import ParseError, _lspci_mm, _shell
 from agent.tools._text import clean, first_line
 
 KIND = "lspci"
@@ -98,18 +98,54 @@ def argv() -> list[str]:
 
 
 def parse(text: str) -> Lspci:
-    """The devices of ``lspci`` with or without ``-v``, ``-n``, ``-D``.
+    """The devices of ``lspci`` with or without ``-v``, ``-n``, ``-D``, ``-mm``.
 
     Raises :class:`ParseError`: ``truncated`` where the last line or the last device's link breaks off,
     ``no_access``, ``tool_missing``, ``empty``, ``unparsable``.
     """
     text = clean(text)
+    records = _lspci_mm.records(text)
+    if records is not None:
+        return Lspci(tuple(_of_record(record) for record in records))
     blocks = list(_blocks(text))
     if not blocks:
         raise _nothing(text)
     devices = tuple(_device(block) for block in blocks)
     _raise_on_cut(text, blocks[-1])
     return Lspci(devices)
+
+
+def _of_record(record: _lspci_mm.Record) -> Device:
+    """A device of the machine-readable forms, which hold no links and no capabilities."""
+
+    def value(label: str) -> Optional[str]:
+        return record[label][0] if record.get(label) else None
+
+    class_name, class_id = _lspci_mm.split_id(record["Class"][0])
+    vendor, vendor_id = _lspci_mm.split_id(record["Vendor"][0])
+    name, device_id = _lspci_mm.split_id(record["Device"][0])
+    subsystem = [part for label in ("SVendor", "SDevice") if (part := value(label))]
+    named = [part for part in (vendor, name) if part]
+    revision, numa = value("Rev"), value("NUMANode")
+    return Device(
+        slot=record["Slot"][0].lower(),
+        class_name=class_name,
+        class_id=class_id,
+        name=" ".join(named) or f"{vendor_id}:{device_id}",
+        vendor_id=vendor_id,
+        device_id=device_id,
+        subsystem=" ".join(subsystem) or None,
+        revision=revision.lower() if revision else None,
+        numa_node=int(numa) if numa is not None and numa.isdigit() else None,
+        link_cap=None,
+        link_sta=None,
+        downgraded=None,
+        acs=None,
+        driver=value("Driver"),
+        modules=tuple(record["Module"]) if record.get("Module") else None,
+        dead=(revision or "").lower() == "ff",
+        access_denied=False,
+    )
 
 
 def _blocks(text: str) -> Iterator[list[str]]:

@@ -50,3 +50,15 @@ def test_size_bytes(text: str, want: object) -> None:
 @pytest.mark.parametrize("text", ["To Be Filled By O.E.M.", "Not Specified", " ", "None", "Default string", "0"])
 def test_fillers_say_nothing(text: str) -> None:
     assert dmidecode.said(text) is None
+
+
+def test_the_old_form_with_the_handle_on_a_line_of_its_own() -> None:
+    text = (
+        "# dmidecode 2.2\nSMBIOS 2.4 present.\n"
+        "Handle 0x0100\n\tDMI type 1, 27 bytes.\n\tSystem Information\n\t\tManufacturer: Acme\n"
+        "\t\tProduct Name: Blade 7\n\t\tVersion: Not Specified\n\t\tSerial Number: AC-17\n\t\tUUID: 0\n"
+        "Handle 0x7F00\n\tDMI type 127, 4 bytes.\n\tEnd Of Table\n"
+    )
+    result = dmidecode.parse(text)
+    assert result.system is not None
+    assert (result.system.product, result.system.serial, result.complete) == ("Blade 7", "AC-17", True)
