@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -112,6 +114,49 @@ def test_it_stops_by_itself(tmp_path: Path) -> None:
     assert process.wait(20) == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=2)
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.glob("accept-serve-*"))
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_in_tmp(sign: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ended by a signal it takes its folder away itself; after a kill the next start does."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "accept-serve-notes").mkdir()
+    (tmp_path / f"accept-serve-{os.getpid()}-alive").mkdir()
+    kept = left_in(tmp_path)
+    port = str(free_port())
+    ends = ("--bind", "127.0.0.1", "--iperf3-port", "0", "--tcp-port", "0", "--http-port", port)
+    process = start("serve", *ends, cwd=tmp_path)
+    until(lambda: len(left_in(tmp_path)) == len(kept) + 1)
+    until(partial(connects, int(port)))
+    process.send_signal(sign)
+    process.wait(20)
+    if sign == signal.SIGKILL:
+        assert left_in(tmp_path) != kept
+        accept("serve", *ends, "--for", "1 s", cwd=tmp_path)
+    assert left_in(tmp_path) == kept
+
+
+@needs_iperf3
+@pytest.mark.iperf3
+def test_selftest_says_what_this_end_can_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = accept("serve", "--selftest", cwd=tmp_path)
+    said = json.loads(done.out)
+    assert done.code == 0
+    assert said["iperf3_to_itself_bit_per_s"] > 1e6
+    assert said["interfaces_bit_per_s"]
+    assert said["cpus"] >= 1
+    assert said["load_average"] >= 0
+    assert left_in(tmp_path) == []
+
+
+def connects(port: int) -> bool:
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -27,6 +29,7 @@ from agent.text import msg
 from agent.tools import ParseError, iperf3
 
 SELFTEST_S = 5
+PREFIX = "accept-serve-"  # then the process's number
 
 
 def rate(_ctx: click.Context, _param: click.Parameter, value: Optional[str]) -> Optional[float]:
@@ -70,7 +73,10 @@ def command(
     """
     language = language_of(lang)
     translate = translate_for(language)
-    with tempfile.TemporaryDirectory(prefix="accept-serve-") as folder:
+    sweep()
+    for sign in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, lambda number, _frame: sys.exit(128 + number))
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-") as folder:
         host = LiveHost(Store(Path(folder)))
         if selftest:
             click.echo(json.dumps(capacity(host), indent=1))
@@ -98,11 +104,24 @@ def command(
             serving.wait()
         finally:
             serving.close()
+            host.stop_all()
         http = serving.http.counter if serving.http else None
         if http is not None:
             sent, received = (format_quantity(float(n), "B") for n in (http.sent, http.received))
             said = msg("sent {sent}, received {received}, refused {n}", sent=sent, received=received, n=http.refused)
             click.echo(said.render(translate), err=True)
+
+
+def sweep() -> None:
+    """Take away the folders of ours that a kill left behind: of processes that are no more."""
+    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        pid = left.name[len(PREFIX) :].partition("-")[0]
+        try:
+            ours = left.lstat().st_uid == os.getuid() and not left.is_symlink()
+        except OSError:
+            continue  # somebody else was quicker
+        if ours and pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def outgoing(bind: str) -> str:
