@@ -18,8 +18,9 @@ from agent.text import Text, msg
 GRAMMAR = Section(clauses={"reach": endpoint()}, bare="reach", each=True)
 FACTS = _own_address.FACTS
 
-# What the network of the node has to do; the rest may be a proxy, a certificate store, or a fault of the server.
-OF_THE_NODE = ("dns", "tcp", "tls")
+# What the network of the node has to do; the rest may be a proxy, a certificate store, or a fault of the server. A
+# name that is not resolved may be misspelt in the contract, or gone from the name servers of the world.
+OF_THE_NODE = ("tcp", "tls")
 STAGES: Mapping[str, Text] = {
     "dns": msg("its name is not resolved"),
     "tcp": msg("no TCP connection"),
@@ -100,6 +101,8 @@ def _grant(one: Mapping[str, Any]) -> Any:
         return None
     if one.get("proxy"):
         return msg("a proxy that lets this address through, or none: now {proxy}", proxy=one["proxy"])
+    if stage == "dns":
+        return msg("check the name's spelling, and the name servers in this machine's /etc/resolv.conf")
     if stage == "certificate":
         return msg("install ca-certificates and set the clock, or name the authority in SSL_CERT_FILE")
     return None

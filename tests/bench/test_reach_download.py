@@ -91,9 +91,11 @@ def test_a_closed_port_is_broken_after_two_attempts(host: Host) -> None:
     assert judged(reach, [clause(reach, "reach", "127.0.0.1:1")], ReplayHost(host.store))[found.id] == found
 
 
-def test_a_name_that_is_not_there(host: Host) -> None:
+def test_a_name_that_is_not_there_is_perhaps_misspelt(host: Host) -> None:
     found = reached(host, "https://nowhere.invalid/")
-    assert (found.outcome, found.reason_code) == ("fail", "dns-failed")
+    assert (found.outcome, found.reason_code) == ("inconclusive", "dns-failed")
+    assert "nowhere.invalid" in str(found.reason)
+    assert "/etc/resolv.conf" in str(found.grant)
 
 
 def test_a_server_that_never_answers(host: Host) -> None:
