@@ -112,7 +112,7 @@ def clock_steps(runs: Sequence[TrialRun], known: Sequence[Span] = ()) -> Iterato
 
 
 def _lasted(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @dataclass(frozen=True)
