@@ -11,6 +11,8 @@ _UNSAFE = re.compile(
     "\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U000e0000-\U000e0fff]"
 )
+_WORD = re.compile(r"[!-~]{2}\Z")
+_LAST_WORD = re.compile(r"(?<![!-~])[!-~]{1,24}\Z")
 _BREAK = re.compile(r"\s*[\r\n\t\u2028\u2029\x0b\x0c\x85]+\s*")
 
 
@@ -25,8 +27,14 @@ def one_line(text: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """At most ``longest`` characters, the cut marked."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    """At most ``longest`` characters, the cut marked; not within a word or a number that could be read as another."""
+    if len(text) <= longest:
+        return text
+    kept = text[: longest - 1]
+    if _WORD.match(text[longest - 2 : longest]):
+        whole = _LAST_WORD.sub("", kept)
+        kept = whole if whole else kept
+    return kept.rstrip() + "…"
 
 
 def width(text: str) -> int:

@@ -113,7 +113,7 @@ _CLAUSES: dict[str, Text] = {
     "fleet.clock_offset": msg("Clocks of the nodes agree"),
     "integrity": msg("Integrity of the machine"),
     "integrity.oversold_cpu": msg("CPU not sold more than once"),
-    "integrity.steal": msg("CPU time taken by others (steal)"),
+    "integrity.steal": msg("CPU time taken by others while this machine rests"),
     "integrity.small_shm": msg("Shared memory large enough for training"),
     "integrity.engineering_cpu": msg("No pre-production processor"),
     "integrity.few_processes": msg("Processes and threads allowed"),

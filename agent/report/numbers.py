@@ -18,6 +18,22 @@ _LONG = frozenset({"B", "B/s", "bit/s"})
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 
+# From the larger to the smaller, by thousands: 0.02528 TB is 25.28 GB.
+_LADDERS = (("TB", "GB", "MB"), ("TB/s", "GB/s", "MB/s"), ("Gbit/s", "Mbit/s"), ("s", "ms", "us"))
+_READABLE = 0.1
+
+
+def readable(largest: float, unit: str) -> tuple[float, str]:
+    """A factor and the unit in which ``largest`` is no small fraction; values beside it take the same."""
+    factor, found = 1.0, unit
+    ladder = next((units for units in _LADDERS if unit in units), ())
+    for smaller in ladder[ladder.index(unit) + 1 :] if ladder else ():
+        if not 0 < abs(largest) * factor < _READABLE:
+            break
+        factor, found = factor * 1000, smaller
+    return factor, found
+
+
 def number(value: float, digits: int = 4) -> str:
     """``digits`` significant digits, thousands grouped; ``—`` for what is not finite.
 
@@ -46,6 +62,9 @@ def quantity(value: Any, unit: str, translate: Translate) -> str:
         return ", ".join(quantity(v, unit, translate) for v in value)
     if unit in _LONG and isinstance(value, (int, float)) and math.isfinite(value) and abs(value) >= 1000:
         return format_quantity(value, unit).replace(" ", _NARROW)
+    if isinstance(value, (int, float)):
+        factor, unit = readable(value, unit)
+        value = value * factor if factor != 1 else value
     shown = number(value) if isinstance(value, (int, float)) else one_line(str(value))
     if not unit or not isinstance(value, (int, float)) or shown == NONE:
         return shown
@@ -56,6 +75,8 @@ def aligned(value: float, low: float, high: float, unit: str) -> str:
     """``value`` with as many decimals as its :func:`interval` has: 703.0 beside 698.6 – 705.1."""
     if not all(map(math.isfinite, (value, low, high))):
         return NONE
+    factor, unit = readable(high, unit)
+    value, low, high = value * factor, low * factor, high * factor
     shown = f"{value:,.{max(map(_places, (value, low, high)))}f}"
     return f"{shown}{_NARROW}{one_line(_unit(unit))}" if unit else shown
 
@@ -64,6 +85,8 @@ def interval(low: float, high: float, unit: str) -> str:
     """``508.9 – 515.0 TFLOPS``, both ends with the same number of decimals."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return NONE
+    factor, unit = readable(high, unit)
+    low, high = low * factor, high * factor
     places = max(_places(low), _places(high))
     shown = f"{low:,.{places}f} – {high:,.{places}f}"
     return f"{shown}{_NARROW}{one_line(_unit(unit))}" if unit else shown
@@ -75,7 +98,7 @@ def _places(value: float) -> int:
 
 
 def _unit(unit: str) -> str:
-    return "°C" if unit == "C" else unit
+    return {"C": "°C", "us": "µs"}.get(unit, unit)
 
 
 def percent(fraction: float, digits: int = 3) -> str:

@@ -57,7 +57,11 @@ class Subject:
 
 @dataclass(frozen=True)
 class Row:
-    """One promise with one outcome on one or several subjects."""
+    """One promise with one outcome on one or several subjects.
+
+    ``name`` is the title with where it was found, ``said`` the finding in a line: the numbers where there are some,
+    else why.
+    """
 
     key: str
     title: str
@@ -82,6 +86,8 @@ class Row:
     evidence: tuple[Link, ...]
     subjects: tuple[Subject, ...]
     places: str
+    name: str
+    said: str
 
     @property
     def several(self) -> bool:
@@ -270,21 +276,29 @@ def _row(group: list[Finding], run: Run, translate: Translate, known: Extras) ->
     look = looks.of_outcome(first.outcome, first.severity)
     subjects = tuple(_subject(f, labels, translate, known) for f in group)
     single = len(group) == 1
+    why = say(first.reason, translate).replace(">= ", "≥ ").replace("<= ", "≤ ")
+    measured = shortened(_span(group, translate), _LONGEST_WORDS)
+    promised = shortened(numbers.promise(first.promised), _LONGEST_WORDS)
+    distance = _gap_span(group, translate)
+    name = shortened(title(first.clause, translate), 200)
+    where = subjects[0].label if single else msg("{n} places", n=len(group))
+    # Against "none" or "new" a count says little: why it was broken says which fault it is.
+    numeric = all(_is_number(f.measured) for f in group) and any(c.isdigit() for c in promised)
     return Row(
         key=shortened(one_line(first.clause), 200),
-        title=shortened(title(first.clause, translate), 200),
+        title=name,
         ref=shortened(one_line(first.ref or ""), 200),
         quote=shortened(visible(first.quote or ""), _LONGEST_WORDS),
-        promised=shortened(numbers.promise(first.promised), _LONGEST_WORDS),
+        promised=promised,
         held_to=_held_to(first, translate),
-        measured=shortened(_span(group, translate), _LONGEST_WORDS),
+        measured=measured,
         interval=subjects[0].interval if single else "",
         rule=shortened(phrase(first.interval_rule or "", translate), 200),
-        gap=_gap_span(group, translate),
+        gap=distance,
         look=look,
         word=look.word.render(translate),
         code=shortened(one_line(first.reason_code), 80),
-        why=say(first.reason, translate).replace(">= ", "≥ ").replace("<= ", "≤ "),
+        why=why,
         notes=tuple(dict.fromkeys(say(n, translate) for f in group for n in f.notes)),
         grant=say(first.grant, translate) if first.grant else "",
         remedy=shortened(visible(first.remedy or ""), _LONGEST_WORDS),
@@ -294,7 +308,20 @@ def _row(group: list[Finding], run: Run, translate: Translate, known: Extras) ->
         evidence=links((e for f in group for e in f.evidence), known),
         subjects=subjects,
         places=msg("{n} places", n=len(subjects)).render(translate),
+        name=msg("{title} ({where})", title=name, where=where).render(translate) if where else name,
+        said=_said(promised, measured if numeric else "", distance, why).render(translate),
     )
+
+
+def _said(promised: str, number: str, distance: str, why: str) -> Text:
+    """A finding in a line. A word that was found instead of another says little without the reason."""
+    if not promised:
+        return msg("{why}", why=why)
+    if not number:
+        return msg("promised {promised}; {why}", promised=promised, why=why)
+    if not distance:
+        return msg("promised {promised}, measured {measured}", promised=promised, measured=number)
+    return msg("promised {promised}, measured {measured}, {gap}", promised=promised, measured=number, gap=distance)
 
 
 def say(text: Text, translate: Translate) -> str:

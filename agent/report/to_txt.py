@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -15,7 +16,7 @@ from agent.text import Text, Translate, msg
 FORMAT = "txt"
 EXTENSION = "txt"
 LINES = 40
-_WIDEST = 160
+_WIDEST = 240
 _MOST_ASKED = 6
 _HEAD = frozenset({"Contract", "Vendor", "Server", "Measured on", "Run"})
 _FRAME = 3
@@ -37,36 +38,44 @@ def _head(v: View, translate: Translate) -> list[str]:
 
 def _rows(v: View, room: int, translate: Translate) -> list[str]:
     blocks = [
-        (msg("BROKEN"), [_broken(r, translate) for r in v.broken]),
-        (msg("NOT VERIFIED"), [_open(r, translate) for r in v.unverified]),
-        (msg("REMARKS"), [_broken(r, translate) for r in v.remarks]),
+        (msg("BROKEN"), len(v.broken), [_broken(r, translate) for r in v.broken]),
+        (msg("NOT VERIFIED"), len(v.unverified), _open(v.unverified, translate)),
+        (msg("REMARKS"), len(v.remarks), [_broken(r, translate) for r in v.remarks]),
     ]
-    blocks = [(heading, entries) for heading, entries in blocks if entries]
+    blocks = [block for block in blocks if block[2]]
     # A blank line, the heading and "n more" for each block; the rest is shared out from the top.
     room -= _FRAME * len(blocks)
     lines: list[str] = []
-    for later, (heading, entries) in zip(range(len(blocks) - 1, -1, -1), blocks):
+    for later, (heading, count, entries) in zip(range(len(blocks) - 1, -1, -1), blocks):
         taken = entries[: max(room - later, 1)]
         room -= len(taken)
-        lines += ["", f"{heading.render(translate)} ({len(entries)})", *taken]
+        lines += ["", f"{heading.render(translate)} ({count})", *taken]
         if len(taken) < len(entries):
             lines.append(msg("{n} more are in the report.", n=len(entries) - len(taken)).render(translate))
     return lines
 
 
 def _broken(row: Row, translate: Translate) -> str:
-    ref = f" [{row.ref}]" if row.ref else ""
-    where = f" ({row.subjects[0].label})" if len(row.subjects) == 1 and row.subjects[0].label else ""
-    places = msg("{n} places", n=len(row.subjects)).render(translate)
-    many = f" ({places})" if row.several else ""
-    got = msg("promised {promised}, measured {measured}", promised=row.promised, measured=row.measured)
-    said = msg("{measured}, {gap}", measured=got, gap=row.gap) if row.gap else got
-    return f"{row.look.sigil} {pair(f'{row.title}{ref}{where}{many}', said.render(translate), translate)}"
+    return f"{row.look.sigil} {pair(_named(row), row.said, translate)}"
 
 
-def _open(row: Row, translate: Translate) -> str:
-    ref = f" [{row.ref}]" if row.ref else ""
-    return f"{row.look.sigil} {pair(row.title + ref, row.why, translate)}"
+def _named(row: Row) -> str:
+    return f"{row.name} [{row.ref}]" if row.ref else row.name
+
+
+def _open(found: Sequence[Row], translate: Translate) -> list[str]:
+    """What could not be verified, promises that share a reason together."""
+    groups: dict[str, list[Row]] = {}
+    for row in found:
+        groups.setdefault(row.why, []).append(row)
+    return [_for_one_reason(why, group, translate) for why, group in groups.items()]
+
+
+def _for_one_reason(why: str, group: Sequence[Row], translate: Translate) -> str:
+    name = _named(group[0])
+    if len(group) > 1:
+        name = msg("{what} and {n} more", what=name, n=len(group) - 1).render(translate)
+    return f"{group[0].look.sigil} {pair(name, why, translate)}"
 
 
 def _asked(v: View, translate: Translate) -> list[str]:

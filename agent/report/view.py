@@ -109,7 +109,7 @@ class View:
     answers: tuple[Answer, ...]
     steps: tuple[StepLine, ...]
     full_scope: bool
-    partial: bool
+    partial: tuple[str, ...]
     left_out: tuple[Named, ...]
     shortened: tuple[Named, ...]
     pending: tuple[Named, ...]
@@ -157,7 +157,7 @@ def view(run: Run, folder: Optional[Path], translate: Translate, language: str) 
         answers=answers(run, digest, translate),
         steps=tuple(_steps(run, translate, language)),
         full_scope=run.scope.full and run.complete,
-        partial=run.complete and not run.scope.full,
+        partial=tuple(t.render(translate) for t in _partial(run)),
         left_out=_named(run.scope.left_out, translate),
         shortened=_named(run.scope.shortened, translate),
         pending=_named(run.scope.pending_trial, translate),
@@ -195,6 +195,19 @@ class _Parts:
     def counts(self) -> Mapping[str, int]:
         """As the headline counts: each GPU, disk and address by itself, advisory findings apart."""
         return {"kept": len(self.kept), "broken": len(self.broken), "unverified": len(self.unverified)}
+
+
+def _partial(run: Run) -> Iterable[Text]:
+    """What the verdict does not cover, in a sentence a kind."""
+    scope = run.scope
+    if not run.complete or scope.full:
+        return
+    if scope.left_out:
+        yield msg("Parts of the contract were left out of this run.")
+    if scope.shortened:
+        yield msg("Some tests were shortened: they can show a breach, but prove nothing kept.")
+    if scope.pending_trial:
+        yield msg("Some promises show only over several days.")
 
 
 def _short(value: Any) -> str:
@@ -275,7 +288,9 @@ def _promised(run: Run, parts: _Parts, translate: Translate, language: str) -> I
     first: dict[str, Finding] = {}
     for f in (*parts.kept, *parts.broken, *parts.unverified):
         first.setdefault(f.clause, f)
-    chosen = [first[key] for key in _MAIN if key in first] or list(first.values())[:_IN_PARAGRAPH]
+    main = [first[key] for key in _MAIN if key in first]
+    others = [f for f in first.values() if f not in main and f.promised]
+    chosen = [*main, *others[: max(_IN_PARAGRAPH - len(main), 0)]]
     if not chosen:
         return
     said = tuple(f"{title(f.clause, translate)} {numbers.promise(f.promised)}" for f in chosen if f.promised)
@@ -317,29 +332,51 @@ def _closing(parts: _Parts) -> Iterable[Text]:
 
 
 def _broken_sentence(row: rows.Row) -> Text:
-    where = row.subjects[0].label if len(row.subjects) == 1 else (msg("{n} places", n=len(row.subjects)))
-    name: Any = msg("{title} ({where})", title=row.title, where=where) if where else row.title
-    got = msg("{measured}, {gap}", measured=row.measured, gap=row.gap) if row.gap else row.measured
-    return msg("{name}: promised {promised}, measured {got}.", name=name, promised=row.promised, got=got)
+    return msg("{name}: {what}.", name=row.name, what=row.said)
+
+
+# Reasons for which a second run of ours is the answer, and nothing of the vendor's.
+_OURS = frozenset({"shortened", "left-out", "needs-load", "interrupted"})
 
 
 def _asked(run: Run, parts: _Parts, translate: Translate, known: rows.Extras) -> Iterable[str]:
-    """What the vendor is asked to do, each thing once."""
+    """What the vendor is asked to do, each thing once; last what is ours to do."""
     broken = rows.rows(run, parts.broken, translate, known)
     unverified = rows.rows(run, parts.unverified, translate)
     asked = [r.remedy for r in broken if r.remedy]
-    bare = [r.title for r in broken if not r.remedy]
+    bare = _titles(r for r in broken if not r.remedy)
     if bare:
-        asked.append(msg("Put right and let us measure again: {what}.", what=tuple(bare)).render(translate))
+        asked.append(msg("Put right and let us measure again: {what}.", what=bare).render(translate))
     asked += [
         msg("By the contract's own formula, for {what}: {money}.", what=r.title, money=r.claim).render(translate)
         for r in broken
         if r.claim
     ]
+    granted: dict[str, list[rows.Row]] = {}
+    for r in unverified:
+        granted.setdefault(r.grant, []).append(r)
     asked += [
-        msg("To verify {what}: {grant}", what=r.title, grant=r.grant).render(translate) for r in unverified if r.grant
+        msg("To verify {what}: {grant}", what=_titles(group), grant=grant).render(translate)
+        for grant, group in granted.items()
+        if grant
     ]
+    mute = granted.get("", [])
+    theirs, ours = (_titles(r for r in mute if (r.code in _OURS) == own) for own in (False, True))
+    if theirs:
+        asked.append(
+            msg("Say why this could not be measured, and make it measurable: {what}.", what=theirs).render(translate)
+        )
+    if ours:
+        asked.append(msg("Ours to do: measure in full ({what}).", what=ours).render(translate))
     return dict.fromkeys(asked)
+
+
+def _titles(found: Iterable[rows.Row]) -> tuple[Any, ...]:
+    """The promises of rows by name, each once; the first few where there are many."""
+    titles = list(dict.fromkeys(r.title for r in found))
+    if len(titles) <= _IN_PARAGRAPH + 1:
+        return tuple(titles)
+    return (*titles[:_IN_PARAGRAPH], msg("{n} more", n=len(titles) - _IN_PARAGRAPH))
 
 
 def _steps(run: Run, translate: Translate, language: str) -> Iterable[StepLine]:
