@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn, Optional
+from typing import NoReturn, Optional, Union
 from zipfile import is_zipfile
 
 import click
@@ -25,15 +26,21 @@ LANGUAGE = click.option(
     type=click.Choice(LANGUAGES),
     help="Language of what is printed and reported (default: the contract's, then LANG).",
 )
+# Of a contract that cannot be read as a whole: its errors still are in its language.
+_WRITTEN_LANGUAGE = re.compile(
+    rb"""^[ \t{,]*(?:contract[ \t]*:.*[{,][ \t]*)?language[ \t]*:[ \t]*["']?(zh|en)\b""", re.MULTILINE
+)
+_CONTRACT_LARGEST = 1 << 20
 RUN_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-def language_of(option: Optional[str], contract: Optional[Contract] = None) -> str:
-    """``--lang``, else the contract's, else the locale's, else English."""
+def language_of(option: Optional[str], of: Union[Contract, Run, None] = None) -> str:
+    """``--lang``, else the contract's (or that of the run's contract), else the locale's, else English."""
     if option:
         return option
-    if contract is not None and contract.language in LANGUAGES:
-        return str(contract.language)
+    said = of.contract_header.get("language") if isinstance(of, Run) else of.language if of else None
+    if said in LANGUAGES:
+        return str(said)
     locale = os.environ.get("LC_ALL") or os.environ.get("LC_MESSAGES") or os.environ.get("LANG") or ""
     return "zh" if locale.lower().startswith("zh") else "en"
 
@@ -65,10 +72,20 @@ def load_contract(path: Path, language: Optional[str]) -> Contract:
     try:
         return contracts.load(path, grammars())
     except contracts.ContractErrors as errors:
-        translate = translate_for(language_of(language))
+        translate = translate_for(language_of(language or _written_language(path)))
         for problem in errors.problems:
             click.echo(problem_line(problem, translate), err=True)
         sys.exit(int(Exit.USAGE))
+
+
+def _written_language(path: Path) -> Optional[str]:
+    """The language that a contract with errors names; None where it names none that is known."""
+    try:
+        with path.open("rb") as file:
+            found = _WRITTEN_LANGUAGE.search(file.read(_CONTRACT_LARGEST))
+    except OSError:
+        return None
+    return found[1].decode() if found else None
 
 
 def load_run(folder: Path, language: Optional[str] = None) -> Run:

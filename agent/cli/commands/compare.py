@@ -35,7 +35,7 @@ def command(before: Path, after: Path, name: str, output: Optional[Path], lang: 
     """
     one, two = load_run(before, lang), load_run(after, lang)
     found = compare(one, two)
-    language = language_of(lang)
+    language = language_of(lang, two)
     if name == "json":
         emit(json.dumps(_plain(found), ensure_ascii=False, indent=1), output)
     elif name in _PAGES:

@@ -22,15 +22,16 @@ def command(folder: Path, lang: Optional[str]) -> None:
     from agent.runner import JOB, status
 
     language = language_of(lang)
-    translate = translate_for(language)
     try:
         run, pid = status(folder)
     except RunError as error:
         if not (folder / JOB).exists():
             fail_text(error.text, language)
         # A run begins with facts; its first result.json comes after them.
+        translate = translate_for(language)
         click.echo(_begun(is_locked(folder), folder).render(translate))
         return
+    translate = translate_for(language_of(lang, run))
     done = ", ".join(s.name for s in run.steps) or "–"
     lines: list[Text] = []
     if pid is not None:
