@@ -62,6 +62,13 @@ class NvlinkStatus:
 
 _GPU = re.compile(r"GPU (\d{1,3}): (.+?)(?: \(UUID: ((?:GPU|MIG)-[0-9a-fA-F-]{36})\))?")
 _LINK = re.compile(r"Link (\d{1,3}): (?:(\d{1,5}(?:\.\d{1,6})?) GB/s|<?(inactive)>?)", re.I)
+# How many links the tool lists at least, active or not, on boards of one kind: fewer is a text cut off.
+_LISTED = (
+    (re.compile(r"\b(?:H100 80GB HBM3|H20|H200|GH200|B200|B300|GB200|GB300)\b(?! NVL)"), 18),
+    (re.compile(r"\bA100-SXM"), 12),
+    (re.compile(r"\bA800-SXM"), 8),
+    (re.compile(r"\bV100-SXM"), 6),
+)
 _INACTIVE = re.compile(r"all links are inactive", re.I)
 
 
@@ -153,6 +160,9 @@ def _check_whole(gpus: Sequence[GpuLinks], last_line: str, text: str) -> None:
     if last.uuid is None and not text.endswith("\n") and last.links is None and last.reason is None:
         raise ParseError("truncated", "the text ends inside a GPU's line", last_line)
     most = max((len(gpu.links or ()) for gpu in gpus[:-1] if gpu.name == last.name), default=0)
+    known = next((count for pattern, count in _LISTED if pattern.search(last.name)), 0)
+    if last.links and len(last.links) < known:
+        raise ParseError("truncated", f"GPU {last.index} lists {len(last.links)} of its {known} links", last_line)
     if not most and last.links and not text.endswith("\n"):
         raise ParseError("truncated", "the last line has no line end: links may be missing", last_line)
     if last.state in ("listed", "not_shown") and len(last.links or ()) < most:

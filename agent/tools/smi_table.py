@@ -103,7 +103,7 @@ def parse(text: str) -> SmiTable:
         driver_version=_heading(header, "KMD Version", "Driver Version"),
         cuda_version=_heading(header, "CUDA UMD Version", "CUDA Version"),
         gpus=gpus,
-        mig_devices=_mig_devices(mig),
+        mig_devices=_mig_devices(mig, closed=processes is not None),
         processes=_processes(processes),
         lost=lost_gpus(flat),
         notes=tuple(line for line in before if _is_note(line)),
@@ -235,8 +235,9 @@ def _heading(header: str, *names: str) -> Optional[str]:
     return None
 
 
-def _mig_devices(section: str) -> tuple[MigDevice, ...]:
-    if section and not _RULE.search(section):
+def _mig_devices(section: str, *, closed: bool) -> tuple[MigDevice, ...]:
+    """The MIG rows; ``closed`` where the process table follows: the rules between rows end nothing."""
+    if section and (not _RULE.search(section) or not closed):
         raise ParseError("truncated", "the MIG table is not closed", _line(section))
     return tuple(
         MigDevice(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,14 +13,31 @@ from hypothesis import strategies as st
 from agent.tools import parsers
 from tests.tools.fuzz import cases, foreign_numbers, mutations, outcome, read_case, truncations
 
-KINDS = ("fio", "iperf3", "dd", "ping", "lsblk", "mdstat", "smart", "dmidecode", "lspci", "dmesg")
+KINDS = sorted(parsers())
 CASES = [path for kind in KINDS for path in cases(kind)]
 # A count of what was seen is smaller in a shorter text, honestly so: lines, sections, devices.
 COUNTS_WHAT_IT_SAW = ("dmesg", "dmidecode")
+# How a reading says that the text does not tell; and a count of links that were listed, on cards that differ in it.
+UNTOLD = (None, False, "not_shown")
+COUNTED = "total_links"
+# One document or one summary: without its end there is no reading at all.
+ENDS = ("fio", "iperf3", "mdstat", "ping", "smi-xml")
 
 
 def kind_of(path: Path) -> str:
     return path.name.split("--")[0]
+
+
+def is_part(part: Any, whole: Any) -> bool:
+    """Whether a reading says nothing that the whole text's reading does not: less, unknown or the same."""
+    if part in UNTOLD or part == whole:
+        return True
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(key == COUNTED or (key in whole and is_part(value, whole[key])) for key, value in part.items())
+    if isinstance(part, (list, tuple)) and isinstance(whole, (list, tuple)):
+        rest = iter(whole)
+        return all(any(is_part(item, candidate) for candidate in rest) for item in part)
+    return False
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,6 +63,21 @@ def test_cut_text_gives_no_other_number(path: Path) -> None:
             outcome(module, cut)
         return
     assert foreign_numbers(module, text) == []
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_a_text_cut_at_any_line_is_refused_or_says_less(path: Path) -> None:
+    module = parsers()[kind_of(path)]
+    text = read_case(path)
+    whole = outcome(module, text)
+    lines = text.splitlines(keepends=True)
+    for end in range(len(lines)):
+        got = outcome(module, "".join(lines[:end]))
+        if whole is None or got is None or not "".join(lines[end:]).strip():
+            continue
+        assert kind_of(path) not in ENDS or got == whole, f"a reading from {end} of {len(lines)} lines"
+        if kind_of(path) not in COUNTS_WHAT_IT_SAW:
+            assert is_part(got, whole), f"{end} of {len(lines)} lines"
 
 
 @pytest.mark.parametrize("kind", KINDS)

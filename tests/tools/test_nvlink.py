@@ -54,3 +54,24 @@ def test_every_corpus_status() -> None:
     assert (part.active, len(part.links or ())) == (8, 12)
     assert nvlink.parse(texts["nvlink04_2080s_inactive"]).gpus[0].state == "all_inactive"
     assert nvlink.parse(texts["nvlink05_l40s_none"]).gpus[0].state == "not_supported"
+
+
+@pytest.mark.parametrize(
+    ("name", "links", "whole"),
+    [
+        ("NVIDIA H100 80GB HBM3", 17, False),
+        ("NVIDIA H100 80GB HBM3", 18, True),
+        ("NVIDIA H200", 9, False),
+        ("NVIDIA H200 NVL", 12, True),
+        ("NVIDIA A100-SXM4-80GB", 11, False),
+        ("NVIDIA A100-PCIE-40GB", 4, True),
+        ("Tesla V100-SXM2-32GB", 5, False),
+        ("NVIDIA RTX A6000", 4, True),
+    ],
+)
+def test_one_gpu_with_fewer_links_than_its_kind_lists_is_a_cut_text(name: str, links: int, whole: bool) -> None:
+    text = f"GPU 0: {name} (UUID: GPU-00000000-0000-0000-0000-000000000001)\n"
+    text += "".join(f"\t Link {number}: 25 GB/s\n" for number in range(links))
+    got = attempt(nvlink.parse, text)
+    assert (got is not None) == whole
+    assert got is None or got.gpus[0].active == links

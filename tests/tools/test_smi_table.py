@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools import smi_table
+from agent.tools import ParseError, smi_table
 from tests.tools.nvidia import attempt, corpus, cut_readings, fixture, survives
 
 ONE = fixture("smi-table--5090-other-tenant")
@@ -64,3 +65,11 @@ def test_every_corpus_table() -> None:
         assert got.gpus[0].name_truncated == bool(re.search(r"truncated", facts, re.I)), case
         read += 1
     assert read >= 10
+
+
+def test_the_mig_table_counts_only_where_the_process_table_follows() -> None:
+    text = fixture("smi-table--mig-devices")
+    assert len(smi_table.parse(text).mig_devices) == 1
+    with pytest.raises(ParseError) as caught:
+        smi_table.parse(text[: text.index("| Processes:")])
+    assert caught.value.kind == "truncated"
