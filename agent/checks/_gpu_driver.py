@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Optional
 
 from agent.checks._api import Case
-from agent.checks._gpu_cards import UNCORROBORATED, all_cards, nobody
+from agent.checks._gpu_cards import TITLES, UNCORROBORATED, all_cards, nobody, script
 from agent.checks._judge import compare_versions, fact, finding, unreadable, version_key
 from agent.facts.gpus import GpusFacts
 from agent.model import Clause, Finding
@@ -44,11 +45,18 @@ CAME_WITH = {
 
 
 def judge_driver(clause: Clause, case: Case) -> Finding:
-    """The loaded kernel module's version; the library that speaks to it must say the same."""
+    """The loaded kernel module's version; the library that speaks to it must say the same.
+
+    NVML and nvidia-smi are one library: what nvidia-smi says otherwise, or cannot say, is named and not believed where
+    NVML and the kernel agree.
+    """
     facts: GpusFacts = case.facts["gpus"]
-    library = _first(facts.driver, "nvml", "smi")
     module = facts.driver.get("proc")
-    if not isinstance(library, Known):
+    voices = [] if script(facts) else ["smi"]
+    library = next(
+        (r for n in ("nvml", *voices) if isinstance(r := facts.driver.get(n), Known) and _is_version(r)), None
+    )
+    if library is None:
         return _without_library(clause, case, module)
     evidence = _evidence(facts.driver)
     if isinstance(module, Known) and version_key(module.value) != version_key(library.value):
@@ -58,15 +66,32 @@ def judge_driver(clause: Clause, case: Case) -> Finding:
             library=library.value,
         )
         return finding(clause, "inconclusive", UNCORROBORATED, reason, evidence=evidence, grant=RELOAD)
+    agreed = isinstance(module, Known) and library is facts.driver.get("nvml")
     tool = facts.smi
-    if isinstance(tool, Missing) and tool.kind in BROKEN and isinstance(facts.driver.get("nvml"), Known):
+    if isinstance(tool, Missing) and (tool.kind == "timeout" or (tool.kind == "unparsable" and not agreed)):
         reason = msg("nvidia-smi, which belongs to this driver, does not work: {why}", why=tool.detail)
         return finding(clause, "inconclusive", tool.kind, reason, evidence=(*evidence, *tool.evidence), grant=REPAIR)
-    notes = () if isinstance(module, Known) else (msg("by NVIDIA's library alone: /proc does not tell the version"),)
+    notes = tuple(_not_believed(facts, library))
+    if not isinstance(module, Known):
+        notes = (*notes, msg("by NVIDIA's library alone: /proc does not tell the version"))
     return fact(clause, Known(library.value, evidence), compare=compare_versions, notes=notes)
 
 
-BROKEN = ("timeout", "unparsable")
+def _is_version(reading: Known[str]) -> bool:
+    """NVIDIA's drivers are named by two or three numbers."""
+    return re.fullmatch(r"\d+(\.\d+){1,3}", reading.value) is not None
+
+
+def _not_believed(facts: GpusFacts, library: Known[str]) -> Iterator[Text]:
+    """What the other voices say, where they say something else or nothing that can be read."""
+    for name in ("nvml", "smi"):
+        said = facts.driver.get(name)
+        if isinstance(said, Known) and version_key(said.value) != version_key(library.value):
+            yield msg("not believed: {source} says {version}", source=TITLES[name], version=said.value)
+    if isinstance(facts.smi, Missing) and facts.smi.kind == "unparsable":
+        yield msg("not believed: {why}", why=facts.smi.detail)
+
+
 REPAIR = msg("let the vendor repair the driver's installation until nvidia-smi answers")
 RELOAD = msg("let the vendor load the kernel driver that belongs to the installed library (a reboot does it)")
 

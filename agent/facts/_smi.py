@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Callable, Optional, TypeVar
 
 from agent.facts._read import refused
 from agent.facts._slot import slot
 from agent.facts._source import Process, Source
-from agent.host import Ran
+from agent.host import Host, Ran
 from agent.reading import Known, Missing, MissingKind, Reading
 from agent.text import msg
 from agent.tools import ParseError
@@ -30,6 +31,19 @@ _KINDS: dict[str, MissingKind] = {
     "several_results": "unparsable",
     "no_devices": "not-there",
 }
+
+
+# After NVML has woken the driver. With TERM's and KILL's grace a hung one costs a run less than 30 s, and that once.
+TIMEOUT_S = 20.0
+
+
+def ask(host: Host, probe: str, argv: Sequence[str], parse: Callable[[str], T]) -> Reading[T]:
+    """One call of nvidia-smi. After one that gave no answer no other is tried: it would hang too."""
+    hung = next((r for r in host.log if r.argv[:1] == ("nvidia-smi",) and (r.timed_out or r.abandoned)), None)
+    if hung is not None and (why := hung.missing()) is not None:
+        detail = msg("not asked: nvidia-smi already gave no answer ({why})", why=why.detail)
+        return Missing("timeout", detail, hung.cited)
+    return said(host.run(probe, list(argv), TIMEOUT_S), parse, "nvidia-smi")
 
 
 def said(ran: Ran, parse: Callable[[str], T], tool: str) -> Reading[T]:

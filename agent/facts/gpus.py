@@ -27,7 +27,6 @@ from agent.tools.nvml import Nvml, NvmlGpu
 from agent.tools.smi_xml import SmiXml
 
 ENV_TIMEOUT_S = 10.0
-SMI_TIMEOUT_S = 60.0  # after NVML has woken the driver
 _PROC = "/proc/driver/nvidia"
 _VERSION = f"{_PROC}/version"
 SOURCES = ("nvml", "smi", "pci", "proc", "cuda")
@@ -174,8 +173,7 @@ def _value(reading: Reading[Any]) -> Any:
 def collect(host: Host, asked: Asked) -> GpusFacts:
     """Asks every source; none of them is needed. NVML comes first: it is the baseline before any load of ours."""
     by_nvml = _nvml.ask(host)
-    smi_ran = host.run("nvidia-smi-xml", list(smi_xml.ARGV), SMI_TIMEOUT_S)
-    smi = _smi.said(smi_ran, smi_xml.parse, "nvidia-smi")
+    smi = _smi.ask(host, "nvidia-smi-xml", smi_xml.ARGV, smi_xml.parse)
     devices = pci.collect(host, asked)
     driver = _driver_files(host)
     by_cuda = _cuda(host)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, TypeVar
 
 from agent.facts import Asked, _smi
 from agent.facts._source import NvLink
@@ -17,8 +16,6 @@ from agent.tools import nvlink, topo
 from agent.tools.nvlink import NvlinkStatus
 from agent.tools.topo import P2pStatus, Topology
 
-T = TypeVar("T")
-TIMEOUT_S = 45.0
 _P2P_ARGV = ("nvidia-smi", "topo", "-p2p", "r")
 
 
@@ -64,20 +61,12 @@ class Distance:
 
 
 def collect(host: Host, asked: Asked) -> TopologyFacts:
-    """Three calls of nvidia-smi; after one that hangs the others are not tried: they would hang too."""
-    matrix = _ask(host, "topo-m", topo.ARGV, topo.parse, None)
-    links = _ask(host, "nvlink-s", nvlink.ARGV, nvlink.parse, matrix)
-    states = _ask(host, "topo-p2p", _P2P_ARGV, topo.parse_p2p, links)
-    return TopologyFacts(matrix=matrix, p2p=states, nvlink=links)
-
-
-def _ask(
-    host: Host, probe: str, argv: Sequence[str], parse: Callable[[str], T], before: Optional[Reading[Any]]
-) -> Reading[T]:
-    if isinstance(before, Missing) and before.kind == "timeout":
-        detail = msg("not asked: nvidia-smi already gave no answer ({why})", why=before.detail)
-        return Missing("timeout", detail, before.evidence)
-    return _smi.said(host.run(probe, list(argv), TIMEOUT_S), parse, "nvidia-smi")
+    """Three calls of nvidia-smi."""
+    return TopologyFacts(
+        matrix=_smi.ask(host, "topo-m", topo.ARGV, topo.parse),
+        nvlink=_smi.ask(host, "nvlink-s", nvlink.ARGV, nvlink.parse),
+        p2p=_smi.ask(host, "topo-p2p", _P2P_ARGV, topo.parse_p2p),
+    )
 
 
 def pairs(gpus: GpusFacts, topology: TopologyFacts) -> tuple[Pair, ...]:

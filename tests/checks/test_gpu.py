@@ -250,6 +250,38 @@ def test_memory_in_its_ecc_mode() -> None:
         ("gpu.driver", ">= 550", {"driver": {"nvml": GONE, "smi": GONE, "proc": known("570.1")}}, "inconclusive"),
         ("gpu.driver", ">= 550", {"smi": Missing("timeout", msg("no answer"))}, "inconclusive"),
         ("gpu.driver", ">= 550", {"smi": Missing("no-tool", msg("not installed"))}, "pass"),
+        ("gpu.driver", ">= 550", {"smi": Missing("unparsable", msg("garbage"))}, "pass"),  # NVML and kernel agree
+        ("gpu.driver", ">= 570", {"smi": Missing("unparsable", msg("garbage"))}, "fail"),
+        (
+            "gpu.driver",
+            ">= 550",
+            {"smi": Missing("unparsable", msg("garbage")), "driver": {"nvml": known("550.54.15"), "proc": GONE}},
+            "inconclusive",
+        ),
+        (
+            "gpu.driver",
+            ">= 550",
+            {"driver": {"nvml": known("550.1"), "smi": known("999.9"), "proc": known("550.1")}},
+            "pass",
+        ),
+        (
+            "gpu.driver",
+            ">= 560",
+            {"driver": {"nvml": known("550.1"), "smi": known("999.9"), "proc": known("550.1")}},
+            "fail",
+        ),
+        (
+            "gpu.driver",
+            ">= 550",
+            {"driver": {"nvml": known("\ufffd"), "smi": known("550.1"), "proc": known("550.1")}},
+            "pass",
+        ),
+        (
+            "gpu.driver",
+            ">= 550",
+            {"driver": {"nvml": known("\ufffd"), "smi": GONE, "proc": known("550.1")}},
+            "inconclusive",
+        ),
         ("gpu.cuda", ">= 12.4", {}, "pass"),
         ("gpu.cuda", ">= 12.6", {}, "fail"),
         ("gpu.cuda", ">= 12.6", {"cuda_version": {"nvml": known("12.4"), "cuda": known("12.8")}}, "inconclusive"),
@@ -259,6 +291,15 @@ def test_memory_in_its_ecc_mode() -> None:
 def test_driver(key: str, text: str, changes: dict[str, Any], outcome: str) -> None:
     facts = node(replace(node()["gpus"], **changes))
     assert one(facts, key, text, None).outcome == outcome
+
+
+def test_the_voice_on_the_driver_that_is_not_believed_is_named() -> None:
+    voices = {"nvml": known("550.54.15"), "smi": known("999.9"), "proc": known("550.54.15")}
+    found = one(node(replace(node()["gpus"], driver=voices)), "gpu.driver", ">= 550", None)
+    assert "not believed: nvidia-smi says 999.9" in [str(n) for n in found.notes]
+    garbage = Missing("unparsable", msg("nvidia-smi: no XML"))
+    found = one(node(replace(node()["gpus"], smi=garbage)), "gpu.driver", ">= 550", None)
+    assert "not believed: nvidia-smi: no XML" in [str(n) for n in found.notes]
 
 
 @pytest.mark.parametrize(

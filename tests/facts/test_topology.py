@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.facts import Asked, gpus, topology
+from agent.facts import Asked, _smi, gpus, topology
 from agent.facts._source import NvLink
 from agent.facts.topology import Pair
+from agent.host import KILL_GRACE_S, TERM_GRACE_S
 from tests.facts.fake import Start, replay
 from tests.facts.node import HANG, missing, value
 from tests.fakenode import healthy, wrong
@@ -66,12 +67,27 @@ def test_a_lost_card_leaves_the_pairs_of_the_others(start: Start) -> None:
 
 
 def test_after_a_call_that_hangs_the_others_are_not_tried(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topology, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(_smi, "TIMEOUT_S", 0.3)
     host = start(healthy.vm().with_tools(nvidia_smi=f"#!/bin/sh\n{HANG}\n"))
     found = topology.collect(host, Asked())
     assert [ran.probe for ran in host.log] == ["topo-m"]
     for reading in (found.matrix, found.nvlink, found.p2p):
         missing(reading, "timeout")
+
+
+def test_a_hung_nvidia_smi_costs_one_deadline(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for the cards first, it is not asked for the topology again."""
+    monkeypatch.setattr(_smi, "TIMEOUT_S", 0.3)
+    host = start(wrong.smi_hangs(healthy.vm()))
+    facts = gpus.collect(host, Asked())
+    found = topology.collect(host, Asked())
+    assert [ran.probe for ran in host.log if ran.argv[0] == "nvidia-smi"] == ["nvidia-smi-xml"]
+    for reading in (facts.smi, found.matrix, found.nvlink, found.p2p):
+        assert missing(reading, "timeout").evidence == missing(facts.smi, "timeout").evidence
+
+
+def test_a_hung_nvidia_smi_costs_less_than_half_a_minute() -> None:
+    assert _smi.TIMEOUT_S + TERM_GRACE_S + KILL_GRACE_S < 30.0
 
 
 def test_links_by_nvml() -> None:

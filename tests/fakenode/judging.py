@@ -12,7 +12,7 @@ from agent import contract as contracts
 from agent import runner
 from agent.checks import families, grammars
 from agent.course import Silent
-from agent.facts import gpus, topology
+from agent.facts import _smi
 from agent.host import LiveHost
 from agent.model import Finding, Run
 from agent.plan import Options
@@ -32,8 +32,7 @@ def run(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(LiveHost, "sleep", lambda host, seconds: None)
     # The fake answers at once or never.
-    monkeypatch.setattr(gpus, "SMI_TIMEOUT_S", 3.0)
-    monkeypatch.setattr(topology, "TIMEOUT_S", 3.0)
+    monkeypatch.setattr(_smi, "TIMEOUT_S", 3.0)
     monkeypatch.setattr(nvml, "CALL_S", 2.0)
     contract = contracts.load(CONTRACTS / case.contract, grammars())
     job = runner.create(folder / "run", contract, Options(profile="facts"), "en", str(built.root))
