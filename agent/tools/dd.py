@@ -25,6 +25,8 @@ _SUMMARY = re.compile(
     rf"^[^\d(]{{0,40}}?(?P<bytes>\d+)\s*[^\d(]*?(?:\([^)]*\))?[^\d()]*?"
     rf"(?P<seconds>{_NUMBER})\s*[^\d\s,(/]+\.?\s*[,(]\s*(?P<rate>{_NUMBER}|[Ii]nf\w*)\s*[^\d\s/]+/[^\s)]+\)?\s*$"
 )
+# conv=block: input lines that were longer than a block; said between the counts and the statistics.
+_TRUNCATED = re.compile(r"^\d+ truncated records?$|^\d+ \S*(?:截断|tronqu|abgeschnitten)\S*.*$")
 _LONGEST_SUMMARY = 300
 _BUSYBOX_NO_RATE = re.compile(rf"^(?P<bytes>\d+) bytes \([^)]*\) copied, (?P<seconds>{_NUMBER}) seconds\s*$")
 _STARTED = re.compile(r"^\d+\s*(?:bytes?\b|字节|바이트|バイト|octets|Bytes)")
@@ -114,7 +116,7 @@ def _after_records(lines: list[str], records: list[int]) -> Dd:
     last = records[-1]
     if len(records) % 2 or last == len(lines) - 1:
         raise ParseError("truncated", "dd's record counts are cut off", lines[last])
-    rest = [line for line in lines[last + 1 :] if line.strip()]
+    rest = [line for line in lines[last + 1 :] if line.strip() and not _TRUNCATED.match(line)]
     if not rest:
         return Dd(None, None, None)
     summary = _summary(rest[0])

@@ -25,17 +25,23 @@ _MARK = re.compile(r"NVRM: Xid\b|\bSXid\b")
 _FALLEN = re.compile(r"fallen off the bus", re.IGNORECASE)
 _GPU_ADDRESS = re.compile(r"(?:PCI:|^|\s)([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?![:\d])")
 _PREFIX = re.compile(
-    r"^(?:<\d+>)?\s*(?:"
+    r"^(?:>\s*|(?:/\S{1,200}:)?(?:\d{1,7}[:-])?)?(?:<\d+>(?:1 )?)?\s*(?:"
     r"\[[ \d.]+\s*(?:[<+][^\]]*)?\]"  # [ 12.345678] [ 12.3 < 0.1>]
     r"|\[\w{3} \w{3} +\d+ [\d:]+ \d{4}\]"  # dmesg -T
     r"|\[\w{3} *\d+ \d\d:\d\d\]|\[\s*\+\d+\.\d+\]"  # dmesg -e
     r"|\d+,\d+,\d+,[-\w,=]*;"  # /dev/kmsg
     r"|(?:kern|user|daemon|syslog|auth\w*|local\d)\s*:\s*\w+\s*:"  # dmesg --decode
     r"|\d{4}-\d\d-\d\dT[\d:.,]+"  # ISO
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # journalctl -o short-full and its like
     r"|\w{3} +\d+ [\d:.]+ \S+ \S+"  # syslog, journalctl
+    r"|\[[^\]\s][^\]]{0,40}\d\d:\d\d(?::\d\d \d{4})?(?: < *[\d.]+>)?\]"  # dmesg -T and -e in any language
+    r"|[^\[]{0,120}\bkernel(?:\[\d+\])?: "  # journalctl in any language, containers
+    r"|\S{1,120} kern: +\w+: +\["  # talosctl
     r"|NVRM:|nvidia"
     r")"
 )
+# dmesg --color=always, and what journalctl prints into a terminal.
+_ANSI = re.compile(r"\x1b\[[\d;]*[mK]")
 _OTHER: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("segfault", re.compile(r"\]: segfault at |: segfault at ")),
     ("out_of_memory", re.compile(r"Out of memory:|oom-kill:|Memory cgroup out of memory|invoked oom-killer")),
@@ -107,7 +113,7 @@ def parse(text: str) -> Dmesg:
     Raises :class:`ParseError`: ``denied``, ``truncated`` (the last line breaks off inside an Xid),
     ``unparsable`` (no line looks like a kernel log).
     """
-    text = clean(text)
+    text = _ANSI.sub("", clean(text))
     lines = [line.rstrip() for line in text.split("\n")]
     filled = [line for line in lines if line.strip()]
     _raise_on_message(text, filled)
@@ -132,7 +138,7 @@ def _raise_on_message(text: str, filled: list[str]) -> None:
         raise ParseError("denied", "no permission to read the kernel log", denied)
     if _EMPTY_JOURNAL.search(text) and len(filled) <= 3:
         raise ParseError("empty", "the journal holds nothing that this user may see", filled[0])
-    if filled and not any(_PREFIX.match(line) for line in filled):
+    if filled and not any(_PREFIX.match(line) or _MARK.search(line) for line in filled):
         shell = _shell.failure(text, "kernel log")
         if shell is not None:
             raise shell

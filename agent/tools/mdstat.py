@@ -14,7 +14,7 @@ TIMEOUT_S = 5.0
 PATH = "/proc/mdstat"
 
 _FIXED = ("name", "level", "state", "devices", "degraded")
-_ARRAY = re.compile(r"^(md\S*)\s*:\s*(active|inactive|broken|clear|readonly)((?:\s+\([^)]*\))*)\s*(.*)$")
+_ARRAY = re.compile(r"^(md\S*)\s*:\s*(active|inactive|broken|clear|readonly)((?:\s*\([^)]*\))*)\s*(.*)$")
 _LEVEL = re.compile(r"^(?:raid\d+|linear|multipath|faulty|container)$")
 _MEMBER = re.compile(r"^([^\s\[\]]+)\[(\d+)\]((?:\([A-Z]\))*)$")
 _HEALTH = re.compile(r"\[(\d+)/(\d+)\]\s+\[([U_]+)\]")

@@ -55,3 +55,10 @@ def test_unfinished_text_is_refused(text: str) -> None:
     with pytest.raises(ParseError) as caught:
         dd.parse(text)
     assert caught.value.kind == "truncated"
+
+
+def test_truncated_input_records_are_no_truncated_output() -> None:
+    text = (
+        "10+0 records in\n10+0 records out\n5 truncated records\n10240 bytes (10 kB, 10 KiB) copied, 0.5 s, 20 kB/s\n"
+    )
+    assert dd.parse(text) == dd.Dd(10240, 0.5, 20480.0)

@@ -62,3 +62,37 @@ def test_an_unreadable_xid_is_reported_not_dropped() -> None:
 def test_a_gpu_gone_at_boot_is_named_over_three_lines() -> None:
     events = dmesg.parse((FIXTURES / "dmesg--fallen_no_xid.txt").read_text()).events
     assert [(e.kind, e.pci) for e in events] == [("fallen_off_bus", "0000:b3:00"), ("probe_failed", None)]
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "",
+        "[12345.678901] ",
+        "[12345.678901][  T123] ",
+        "\x1b[32m[12345.678901] \x1b[0m\x1b[33mnvidia: \x1b[0m",
+        "\x1b[32m[Mon Mar  4 05:06:07 2024] \x1b[0m",
+        "[一 3月  4 05:06:07 2024] ",
+        "[Mo Mär  4 05:06:07 2024] ",
+        "3月 04 05:06:07 gpu-3 kernel: ",
+        "Mär 04 05:06:07 gpu-3 kernel: ",
+        "2024-03-04 05:06:07 gpu-3 kernel: ",
+        "2024-03-04T05:06:07+0800 gpu-3 kernel: ",
+        "<4>1 2024-03-04T05:06:07Z gpu-3 kernel - - - ",
+        "4,1234,5678901,-,caller=T12;",
+        "[Mar 4 05:06] ",
+        "[Mar 4 05:06 <    1.234>] ",
+        "123:[12345.678901] ",
+        "/var/log/kern.log:Mar  4 05:06:07 gpu-3 kernel: [1.0] ",
+        "> [123.4] ",
+        "192.0.2.9: kern: warning: [2026-04-22T21:27:51.291660856Z]: ",
+        "gpu-3 kernel: ",
+    ],
+)
+def test_no_prefix_hides_an_xid_or_makes_a_quiet_log_foreign(prefix: str) -> None:
+    quiet = f"{prefix}usb 1-1: new high-speed USB device number 2\n"
+    loud = f"{prefix}NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.\n"
+    (xid,) = dmesg.parse(quiet + loud).xids
+    assert (xid.xid, xid.pci, xid.pid, xid.class_) == (79, "0000:3b:00", 1234, "hardware")
+    if prefix:
+        assert dmesg.parse(quiet).xids == ()

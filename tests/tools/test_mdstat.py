@@ -30,3 +30,11 @@ def test_every_cut_at_a_line_is_refused(keep: int) -> None:
     with pytest.raises(ParseError) as caught:
         mdstat.parse("".join(lines[:keep]))
     assert caught.value.kind == "truncated"
+
+
+def test_a_remark_right_behind_the_state() -> None:
+    text = (
+        "Personalities : [raid1]\nmd0 : active(auto-read-only) raid1 sdb1[1] sda1[0]\n      2000 blocks [2/2] [UU]\n\n"
+    )
+    (array,) = mdstat.parse(text + "unused devices: <none>\n").arrays
+    assert (array.state, array.level, array.devices) == ("active (auto-read-only)", "raid1", ("sdb1", "sda1"))
