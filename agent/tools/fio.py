@@ -20,6 +20,7 @@ KIND = "fio"
 TIMEOUT_S = 120.0
 # A rate over less than this covers a cache or a few requests, not a disk.
 SHORTEST_MS = 100
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _ETA_UNKNOWN = 2**31 - 1
 
 # fio prints C's spelling where it divided by nothing; JSON has no word for it.
@@ -167,7 +168,8 @@ def parse(text: str) -> Fio:
     entries = _entries(document)
     if version is None or not entries:
         raise ParseError("unparsable", "JSON, but not of fio: no version or no jobs", first_line(text))
-    return Fio(version, tuple(_job(entry) for entry in entries))
+    shared = mapping(document.get("global options"))
+    return Fio(version, tuple(_job(entry, shared) for entry in entries))
 
 
 def to_json(result: Fio) -> Any:
@@ -249,7 +251,7 @@ def _name(entry: dict[str, Any]) -> Optional[str]:
     return text_or_none(entry.get("jobname"))
 
 
-def _job(entry: dict[str, Any]) -> Job:
+def _job(entry: dict[str, Any], shared: dict[str, Any]) -> Job:
     name = _name(entry)
     error = integer(entry.get("error"))
     if name is None or error is None:
@@ -257,7 +259,7 @@ def _job(entry: dict[str, Any]) -> Job:
     if error:
         kind = _ERRNO_KINDS.get(error, "failed")
         raise ParseError(kind, f"fio job {name} failed with errno {error} ({errno.errorcode.get(error, '?')})")
-    if _still_running(entry):
+    if _still_running(entry, shared):
         raise ParseError("interrupted", f"fio job {name} was not finished: an interim status, not a result")
     if "mixed" in entry and "read" not in entry:
         raise ParseError("unsupported", f"fio job {name} reports both directions as one (unified_rw_reporting)")
@@ -266,15 +268,18 @@ def _job(entry: dict[str, Any]) -> Job:
     return Job(name, error, _direction(name, entry["read"]), _direction(name, entry["write"]))
 
 
-def _still_running(entry: dict[str, Any]) -> bool:
-    """An interim document of ``--status-interval``: time left, or a timed job under 90 % of its time."""
+def _still_running(entry: dict[str, Any], shared: dict[str, Any]) -> bool:
+    """An interim document of ``--status-interval``: time left, or a timed job under 90 % of its time.
+
+    A job that was told to stop once its rate is steady may end before its time.
+    """
     if 0 < (integer(entry.get("eta")) or 0) < _ETA_UNKNOWN:
         return True
-    options = mapping(entry.get("job options"))
-    ran_ms, asked = number(entry.get("job_runtime")), re.fullmatch(r"(\d+)s?", str(options.get("runtime")))
-    if "time_based" not in options or ran_ms is None or asked is None:
+    options = {**shared, **mapping(entry.get("job options"))}
+    ran_ms, asked = number(entry.get("job_runtime")), re.fullmatch(r"(\d{1,9})([smhd]?)", str(options.get("runtime")))
+    if options.get("time_based", "0") == "0" or ran_ms is None or asked is None or "steadystate" in entry:
         return False
-    return ran_ms < 900 * int(asked[1])
+    return ran_ms < 900 * int(asked[1]) * _SECONDS[asked[2]]
 
 
 def _direction(job: str, part: dict[str, Any]) -> Direction:

@@ -106,6 +106,8 @@ def parse(text: str) -> Iperf3:
     document = _whole(documents, around)
     start, end = mapping(document.get("start")), mapping(document.get("end"))
     error = text_or_none(document.get("error"))
+    if error is not None and "start" not in document and document.keys() <= {"error", "intervals", "end"}:
+        raise _failure(error)
     if not isinstance(document.get("start"), dict) or ("end" not in document and error is None):
         raise ParseError("unparsable", "JSON, but not of an iperf3 client", first_line(text))
     sums = any(isinstance(end.get(key), dict) for key in ("sum_sent", "sum_received", "sum"))

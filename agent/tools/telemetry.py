@@ -80,6 +80,7 @@ class Telemetry:
     """``started_at``: UTC seconds since 1970; ``t`` counts from there. ``error``: why there are no GPUs.
 
     ``done``: the end was written; without it the telemetry was cut off. ``faults``: (t, card, Xid).
+    ``busy``: how busy each card still was in % when the load began, after waiting; empty where nobody looked.
     """
 
     started_at: float
@@ -92,6 +93,7 @@ class Telemetry:
     host: tuple[HostSample, ...]
     faults: tuple[tuple[float, int, int], ...]
     done: bool
+    busy: tuple[Optional[float], ...] = ()
 
 
 def parse(raw: str) -> Telemetry:
@@ -113,6 +115,12 @@ def parse(raw: str) -> Telemetry:
         faults=tuple(fault for line in body if "x" in line for fault in _faults(line, len(gpus))),
         done=any(line.get("done") is True for line in body),
     )
+
+
+def parse_gate(raw: str) -> tuple[Optional[float], ...]:
+    """What ``benchmarks/beside.py`` saw before the load. :class:`ParseError` where it is not that."""
+    rows = sequence(_object(raw).get("busy_percent"), "busy_percent")
+    return tuple(None if row is None else number(row, "busy_percent") for row in rows)
 
 
 def epoch(moment: str) -> float:

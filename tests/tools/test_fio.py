@@ -102,3 +102,38 @@ def test_a_second_without_a_sample_is_a_zero_and_the_tail_is_none() -> None:
     text = "1000, 100, 1, 0\n2001, 90, 1, 0\n4002, 120, 1, 0\n5000, 1, 1, 0\n"
     assert [v / 1024 for v in fio.per_second(fio.parse_bw_log(text), 4)] == [100, 90, 0, 120]
     assert fio.per_second((), 4) == ()
+
+
+@pytest.mark.parametrize(
+    ("shared", "own", "ran_ms", "whole"),
+    [
+        ({"runtime": "1m", "time_based": "1"}, {}, 60010, True),
+        ({"runtime": "1m", "time_based": "1"}, {}, 10000, False),
+        ({"runtime": "60"}, {"time_based": ""}, 10000, False),
+        ({"runtime": "60s"}, {}, 10000, True),
+        ({"runtime": "60", "time_based": "0"}, {}, 10000, True),
+        ({"runtime": "1m"}, {"runtime": "10", "time_based": "1"}, 10001, True),
+    ],
+)
+def test_a_timed_job_under_its_time_is_no_result(
+    shared: dict[str, str], own: dict[str, str], ran_ms: int, whole: bool
+) -> None:
+    idle = {"io_bytes": 0, "bw_bytes": 0, "iops": 0.0, "runtime": 0}
+    job = {
+        "jobname": "a",
+        "error": 0,
+        "eta": 0,
+        "job options": own,
+        "job_runtime": ran_ms,
+        "read": {"io_bytes": 1 << 30, "bw_bytes": 1 << 20, "iops": 1.0, "runtime": ran_ms},
+        "write": idle,
+    }
+    text = json.dumps({"fio version": "fio-3.36", "global options": shared, "jobs": [job]})
+    if whole:
+        assert fio.parse(text).jobs[0].read.bytes_per_s == 1 << 20
+        return
+    with pytest.raises(ParseError) as caught:
+        fio.parse(text)
+    assert caught.value.kind == "interrupted"
+    steady = json.dumps({"fio version": "fio-3.36", "global options": shared, "jobs": [{**job, "steadystate": {}}]})
+    assert fio.parse(steady).jobs[0].read.bytes_per_s == 1 << 20

@@ -90,3 +90,9 @@ def test_real_iperf3_and_a_closed_port() -> None:
     end = json.loads(done.stdout)["end"]
     assert result.received_bits_per_s == end["sum_received"]["bits_per_second"]
     assert (result.streams, result.protocol, result.error) == (2, "TCP", None)
+
+
+def test_an_error_alone_is_a_failure_with_its_kind() -> None:
+    with pytest.raises(ParseError) as caught:
+        iperf3.parse('{"error": "unable to connect to server: Connection refused"}\n')
+    assert caught.value.kind == "refused"
