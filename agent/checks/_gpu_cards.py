@@ -280,7 +280,7 @@ def nobody(case: Case) -> Missing:
     if facts is None:
         return Missing("left-out", msg("the GPUs were not read"))
     bus = facts.sources.get("pci")
-    if isinstance(bus, Known) and not bus.value and not facts.gpus:
+    if isinstance(bus, Known) and not bus.value and not facts.gpus and not facts.unopened:
         # A driver would not help: to ask for one would send the reader the wrong way.
         why = msg("no GPU answers: {why}", why=msg("no NVIDIA GPU on the PCI bus"))
         return Missing("not-there", why, bus.evidence, msg("let the vendor attach the promised GPUs"))

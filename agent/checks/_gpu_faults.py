@@ -12,6 +12,7 @@ from typing import Optional
 from agent.checks._api import Case
 from agent.checks._gpu_cards import all_cards, nobody
 from agent.checks._judge import finding, unreadable
+from agent.facts.gpus import GpusFacts
 from agent.facts.kernel_log import KernelLog, KernelLogFacts, LogEvent
 from agent.model import Clause, Finding
 from agent.reading import Known, Missing, Reading
@@ -47,6 +48,14 @@ def by_slot(found: KernelLog, classes: tuple[str, ...]) -> Mapping[Optional[str]
     return {where: tuple(events) for where, events in slots.items()}
 
 
+def ours(
+    found: Mapping[Optional[str], tuple[LogEvent, ...]], case: Case
+) -> Mapping[Optional[str], tuple[LogEvent, ...]]:
+    """Without those of cards of the host that this environment was not given."""
+    gpus: GpusFacts = case.facts["gpus"]
+    return {where: events for where, events in found.items() if where not in gpus.hidden}
+
+
 def said(events: tuple[LogEvent, ...]) -> Text:
     """What the log says, each kind of event once with its number."""
     counted: dict[str, int] = {}
@@ -70,7 +79,7 @@ def judge_xid(clause: Clause, case: Case) -> Iterator[Finding]:
     if isinstance(found, Missing):
         yield unreadable(clause, found)
         return
-    blamed = by_slot(found.value, BLAMED)
+    blamed = ours(by_slot(found.value, BLAMED), case)
     for where, events in blamed.items():
         fields = {"subject": where, "measured": len(events), "evidence": found.evidence, "notes": _raw(events)}
         yield finding(clause, "fail", "xid", said(events), **fields)

@@ -20,6 +20,9 @@ from agent.text import Text, msg
 LINK_GBS = {1: 40.0, 2: 50.0, 3: 50.0, 4: 50.0, 5: 50.0, 6: 50.0, 7: 100.0}
 
 
+GUEST = msg("lspci -vv of the host: a guest sees the hypervisor's slots, not the machine's")
+
+
 # --- PCIe -------------------------------------------------------------------------------------------------------------
 
 
@@ -40,11 +43,16 @@ def _pcie(clause: Clause, card: Card, case: Case) -> Finding:
     most = _link(limits)
     evidence = tuple(dict.fromkeys(e for r in asked.values() for e in r.evidence))
     fields: dict[str, Any] = {"subject": card.slot, "evidence": evidence, "notes": notes}
+    guest = is_guest(card)
+    if short and guest:
+        return _of_the_hypervisor(clause, card, str(most), evidence)
     if short:
         reason = msg("card and slot reach {most} at most, promised {wanted}", most=str(most), wanted=str(wanted))
         limit = Limit(clause.promise.op, str(wanted), "")
         return finding(clause, "fail", "below-limit", reason, measured=str(most), limit=limit, **fields)
     under_load = judge_under_load(clause, case, card.slot, wanted, fields)
+    if under_load is not None and under_load.outcome == "fail" and guest:
+        return _of_the_hypervisor(clause, card, str(under_load.measured), under_load.evidence)
     if under_load is not None:
         return under_load
     if len(known) < len(asked):
@@ -52,6 +60,17 @@ def _pcie(clause: Clause, card: Card, case: Case) -> Finding:
         return unreadable(clause, missing, card.slot, notes=notes)
     reason = msg("card and slot can reach {most}; what they run at is judged under load", most=str(most))
     return needs_load(clause, card, reason, evidence=evidence, notes=notes)
+
+
+def is_guest(card: Card) -> bool:
+    """Whether the driver says that it runs in a virtual machine, where PCIe is what the hypervisor shows."""
+    mode = card.read("virtualization_mode")
+    return isinstance(mode, Known) and mode.value in ("passthrough", "vgpu")
+
+
+def _of_the_hypervisor(clause: Clause, card: Card, found: str, evidence: tuple[str, ...]) -> Finding:
+    detail = msg("the link reads {found}, but in a virtual machine that is the hypervisor's slot", found=found)
+    return unreadable(clause, Missing("unsupported", detail, evidence, GUEST), card.slot)
 
 
 def _most(card: Card, name: str) -> Reading[int]:

@@ -26,6 +26,7 @@ from agent.text import Text, msg
 
 SLICERS = ("hami", "cgpu", "qgpu", "mps", "fake")
 BUSY_PERCENT = 5  # utilisation of a card on which nobody is
+DISPLAY = ("Xorg", "Xwayland", "gnome-shell", "X")
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,8 @@ def on_card(card: Card, case: Case) -> Users:
     foreign: list[Sign] = []
     own: list[Sign] = []
     for process in _named(listed.value, card):
+        if people is not None and _draws(process, people):
+            continue
         sign = Sign(_who(process), listed.evidence)
         (own if people is not None and _mine(process, people) else foreign).append(sign)
     return Users(tuple(foreign), tuple(own))
@@ -175,6 +178,15 @@ def _mine(process: Process, people: ProcessesFacts) -> bool:
     return not program or program[:15] == found.command[:15] or found.command[:15] in (process.name or "")
 
 
+def _draws(process: Process, people: ProcessesFacts) -> bool:
+    """The display server of this very system, with no more than it needs to draw: nobody works there."""
+    if process.type != "graphics" or process.pid is None or isinstance(people.running, Missing):
+        return False
+    found = people.running.value.get(process.pid)
+    small = process.used_mib is None or process.used_mib <= FIRMWARE_MIB
+    return small and found is not None and found.command[:15] in DISPLAY
+
+
 def _who(process: Process) -> Text:
     pid = str(process.pid) if process.pid is not None else "?"
     if process.used_mib is None:
@@ -189,6 +201,10 @@ def unowned(card: Card) -> tuple[Sign, ...]:
     if isinstance(rest, Known) and rest.value > FIRMWARE_MIB:
         found.append(Sign(msg("{n} MiB are in use without an owner", n=f"{rest.value:.0f}"), rest.evidence))
     busy, listed = card.read("utilization_gpu"), card.read("processes")
+    # Without persistence our first question woke the driver, which scrubs the memory: that is work of its own.
+    kept = card.read("persistence")
+    if isinstance(kept, Known) and not kept.value:
+        return tuple(found)
     if isinstance(busy, Known) and isinstance(listed, Known) and not listed.value and busy.value > BUSY_PERCENT:
         found.append(Sign(msg("{n} % busy, and nobody is on it", n=busy.value), busy.evidence))
     return tuple(found)

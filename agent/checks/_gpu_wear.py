@@ -96,13 +96,15 @@ def judge_condition(clause: Clause, case: Case) -> Iterator[Finding]:
 
 def _new(clause: Clause, card: Card, cards: Sequence[Card]) -> Finding:
     """No sign of use, and records that would show it."""
-    worn = (*signs(card), *odd_one(card, cards))
+    used, odd = signs(card), odd_one(card, cards)
+    worn = (*used, *odd)
     records = [card.read(n) for names in RECORDS for n in names]
     evidence = tuple(dict.fromkeys(e for r in records for e in r.evidence))
     if worn:
         reason = msg("{signs}", signs=tuple(s.said for s in worn))
         cited = tuple(dict.fromkeys((*(e for s in worn for e in s.evidence), *evidence)))
-        return finding(clause, "fail", "worn", reason, subject=card.slot, measured="used", evidence=cited)
+        code, measured = ("worn", "used") if used else ("differs", "of another lot")
+        return finding(clause, "fail", code, reason, subject=card.slot, measured=measured, evidence=cited)
     gone = _unrecorded(card)
     if gone is not None:
         return unreadable(clause, gone, card.slot)

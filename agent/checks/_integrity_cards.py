@@ -18,7 +18,11 @@ from agent.model import Severity
 from agent.reading import Known, Missing
 from agent.text import Text, msg
 
-SAMPLE = re.compile(r"graphics device|engineering|qualification|\bNVIDIA (?:PG|GA|GH|GB|AD)\d{3}\b", re.IGNORECASE)
+# Names of boards and chips in the place of a product's; GH200, GB200 and GB300 are products.
+SAMPLE = re.compile(
+    r"engineering|qualification|\bNVIDIA (?:PG|GA|AD|GH(?!200)|GB(?!200|300))\d{3}\b(?! Laptop)", re.IGNORECASE
+)
+NAMELESS = re.compile(r"\bgraphics device\b", re.IGNORECASE)
 
 
 def identity(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
@@ -103,6 +107,12 @@ def samples(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
         if isinstance(name, Known) and SAMPLE.search(name.value):
             reason = msg("the card calls itself “{name}”, as parts that were never sold do", name=name.value)
             bad.append(Bad(card.slot, "engineering-sample", reason, name.evidence, measured=name.value))
+        elif isinstance(name, Known) and NAMELESS.search(name.value):
+            reason = msg(
+                "the driver has no name for this card (“{name}”): it is older than the card, or that was never sold",
+                name=name.value,
+            )
+            bad.append(Bad(card.slot, "nameless", reason, name.evidence, measured=name.value))
         elif any(m.modified for m in card.identity.models):
             found = titles(card.identity.models)
             reason = msg("{found}: a board that somebody else than NVIDIA has changed", found=found)

@@ -8,7 +8,7 @@ from typing import Optional
 from agent.checks import _gpu_sharing
 from agent.checks._api import Case
 from agent.checks._gpu_cards import Card, nobody
-from agent.checks._gpu_faults import HARD, by_slot, log, said
+from agent.checks._gpu_faults import HARD, by_slot, log, ours, said
 from agent.checks._gpu_sharing import Sign
 from agent.checks._looked import Bad, Looked, asked, cited
 from agent.facts import gpu_share
@@ -91,7 +91,7 @@ def hard_faults(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
     found = log(case)
     if isinstance(found, Missing):
         return Looked(unknown=found)
-    faults = by_slot(found.value, HARD)
+    faults = ours(by_slot(found.value, HARD), case)
     bad = tuple(Bad(where, "xid", said(events), found.evidence) for where, events in faults.items())
     fine = msg("the kernel log holds no hardware fault of a GPU")
     if not found.value.since_boot:

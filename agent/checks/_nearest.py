@@ -34,11 +34,17 @@ def refused_at(clause: Clause, case: Case, cards: Sequence[Card]) -> Optional[Fi
     doubted = next((c for c in cards if c.doubt is not None), None)
     if doubted is not None and doubted.doubt is not None:
         return finding(clause, "inconclusive", UNCORROBORATED, doubted.doubt, evidence=doubted.doubt_evidence)
+    virtual = hypervisors_tree(cards)
+    return unreadable(clause, virtual) if virtual is not None and clause.name != "gpu_gpu" else None
+
+
+def hypervisors_tree(cards: Sequence[Card]) -> Optional[Missing]:
+    """Why the PCI tree says nothing of the machine below; None where the driver does not run in a guest."""
     guests = [m for c in cards if isinstance(m := c.read("virtualization_mode"), Known) and m.value != "none"]
-    if guests and clause.name != "gpu_gpu":
-        detail = msg("in a virtual machine the PCI tree and the NUMA nodes are the hypervisor's")
-        return unreadable(clause, Missing("unsupported", detail, guests[0].evidence, HOST))
-    return None
+    if not guests:
+        return None
+    detail = msg("in a virtual machine the PCI tree and the NUMA nodes are the hypervisor's")
+    return Missing("unsupported", detail, guests[0].evidence, HOST)
 
 
 def nearest(

@@ -11,7 +11,7 @@ from agent.checks._device_memory import pcie_step
 from agent.checks._gpu_cards import JudgeCard, each
 from agent.checks._gpu_driver import judge_cuda, judge_driver
 from agent.checks._gpu_faults import judge_xid
-from agent.checks._gpu_link import judge_nvlink, judge_pcie
+from agent.checks._gpu_link import GUEST, judge_nvlink, judge_pcie
 from agent.checks._gpu_model import judge_count, judge_memory, judge_model
 from agent.checks._gpu_power import judge_clocks, judge_power
 from agent.checks._gpu_sharing import judge_whole
@@ -45,12 +45,11 @@ GRAMMAR = Section(
 
 FACTS = ("gpus", "gpu_share", "kernel_log", "processes", "topology")
 _LOG = msg("root, or the output of dmesg from the vendor's root: the kernel log holds the cards' faults")
-_GUEST = msg("lspci -vv of the host: a guest sees the hypervisor's slots, not the machine's")
 FACTS_OF = {"clocks": ("pythons",)}
 NEEDS_ROOT = {"xid": _LOG}
 HIDDEN = {
     "container": {"xid": _LOG},
-    "vm": {"pcie": _GUEST},
+    "vm": {"pcie": GUEST},
 }
 
 # Clauses about each card by itself, about the machine, and about each card but in its own way.

@@ -11,7 +11,7 @@ from agent.checks._gpu_cards import Card, all_cards
 from agent.checks._gpu_link import off_fabric
 from agent.checks._judge import finding, unreadable, unsupported
 from agent.checks._nccl import expectation
-from agent.checks._nearest import HOST, NEAR, Words, found_at, kept_at, nearest, refused_at
+from agent.checks._nearest import HOST, NEAR, Words, found_at, hypervisors_tree, kept_at, nearest, refused_at
 from agent.facts.gpus import GpusFacts
 from agent.facts.rdma import RdmaFacts
 from agent.facts.topology import Pair, TopologyFacts, distances, pairs
@@ -64,6 +64,12 @@ def _gpu_gpu(clause: Clause, case: Case, cards: Sequence[Card]) -> Iterator[Find
         yield unreadable(clause, Missing("not-there", msg("a single GPU has no other to reach")))
         return
     links = {(p.one, p.other): _link(p, off, gpus) for p in found}
+    virtual = hypervisors_tree(cards)
+    by_tree = any(isinstance(r, Known) and r.value != "NVLink" for r in links.values())
+    if virtual is not None and by_tree and clause.promise.value != "NVLink":
+        # NVLinks are the cards' own and real in a guest too; all else is what the hypervisor shows.
+        yield unreadable(clause, virtual)
+        return
     unknown = [r for r in links.values() if isinstance(r, Missing)]
     far = {pair for pair, r in links.items() if isinstance(r, Known) and not kept_at(clause, r.value)}
     evidence = tuple(dict.fromkeys(e for r in links.values() for e in r.evidence))
