@@ -1,13 +1,15 @@
 """Two programs, the second beside the first: a worker with the telemetry that watches it. Python 3.8+, no torch.
 
 Usage: ``beside.py OUTPUT -- WATCHER… -- WORKER…``. The watcher's stdout goes to the file OUTPUT, its stderr to
-OUTPUT.log. It has a second to take samples of the idle machine, then the worker starts, with our own stdout and stderr.
+OUTPUT.log. It has a second to take samples of the idle machine, and some more until no GPU is busy; then the worker
+starts, with our own stdout and stderr. OUTPUT.gate says how busy the GPUs still were and how long it waited.
 When that ends the watcher gets TERM, and KILL where it does not end; what hangs in the kernel is left alone. Ends as
 the worker did, by status or by signal. All are one process group: who ends this ends all.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +19,9 @@ import time
 IDLE_S = 1.2
 FIRST_LINE_S = 5.0  # a driver without persistence mode wakes up first
 END_S = 3.0
+GATE_S = 20.0  # until somebody else's work on a GPU is no longer waited for
+BUSY_PERCENT = 10
+UTILISATION = 4  # among a card's values in a line "s" of telemetry
 
 
 def main(argv):
@@ -24,6 +29,8 @@ def main(argv):
     with open(output, "wb") as out, open(output + ".log", "wb") as log:
         watching = subprocess.Popen(watcher, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
     wait_for_samples(output, watching)
+    if watching.poll() is None:
+        gate(output)
     try:
         code = subprocess.call(worker, stdin=subprocess.DEVNULL)
     finally:
@@ -48,6 +55,31 @@ def wait_for_samples(output, watching):
         time.sleep(0.02)
     if watching.poll() is None:
         time.sleep(IDLE_S)
+
+
+def gate(output):
+    """Wait until the GPUs are idle, not for ever: whoever works there is then part of what is measured, and named."""
+    begun = time.monotonic()
+    busy = utilisation(output)
+    while any(b is not None and b > BUSY_PERCENT for b in busy) and time.monotonic() - begun < GATE_S:
+        time.sleep(0.2)
+        busy = utilisation(output)
+    with open(output + ".gate", "w") as out:
+        json.dump({"busy_percent": busy, "waited_s": round(time.monotonic() - begun, 3)}, out)
+
+
+def utilisation(output):
+    """Of each GPU in %, from the last whole line of telemetry that holds it; null where the driver does not tell."""
+    with open(output, "rb") as source:
+        lines = source.read().split(b"\n")[:-1]
+    for line in reversed(lines):
+        try:
+            found = json.loads(line).get("s")
+            if found:
+                return [card[UTILISATION] for card in found]
+        except (ValueError, AttributeError, TypeError, IndexError, KeyError):
+            continue
+    return []
 
 
 def end(watching):

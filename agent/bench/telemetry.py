@@ -17,6 +17,7 @@ FAULTS = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 POWER_CAP = "sw_power_cap"  # normal in a full load, unless the limit was lowered
 FEWEST = 0.5  # of the samples that a window should hold; with fewer it says nothing
 NS = 1e-9
+BUSY_PERCENT = 10.0  # before our own load: somebody works there
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,12 @@ class Watched:
         gpu = self.telemetry.gpus[self.card]
         enforced, default = gpu.power_enforced_w, gpu.power_default_w
         return enforced is not None and default is not None and enforced < default - 1
+
+    @property
+    def busy(self) -> Optional[float]:
+        """How busy the card still was in % when our load began; None where nobody looked."""
+        busy = self.telemetry.busy
+        return busy[self.card] if self.card < len(busy) else None
 
     def span(self, started_at: str, ended_at: str) -> tuple[float, float]:
         """A block's start and end in the telemetry's own time."""
@@ -122,6 +129,8 @@ def conditions(telemetry: Reading[Telemetry], device: Device, started_at: str, e
     card = watched(telemetry, device)
     if card is None:
         return found
+    if card.busy is not None and card.busy > BUSY_PERCENT:
+        found["foreign"]["gpu_busy_percent"] = card.busy
     span = card.span(started_at, ended_at)
     reasons, clocks = card.reasons(span), card.clocks(span)
     late = sum(f.late_ms > 0 for f in telemetry.value.fast if span[0] <= f.t <= span[1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Optional, Union
 
 from agent import resources
@@ -18,13 +18,14 @@ from agent.probes import pynvml_folder, source
 from agent.reading import Known, Missing, MissingKind, Reading
 from agent.text import Text, msg
 from agent.tools import ParseError
-from agent.tools.telemetry import Telemetry
+from agent.tools.telemetry import Telemetry, parse_gate
 from agent.tools.telemetry import parse as parse_telemetry
 from agent.tools.worker import Device, Unable, parse
 
 RESULT = "result.json"
 REQUEST = "request.json"
 TELEMETRY = "telemetry.jsonl"
+GATE = f"{TELEMETRY}.gate"
 TELEMETRY_PROBE = "telemetry_probe.py"
 SIGKILL = 9
 
@@ -106,7 +107,10 @@ def _watched(ran: Ran) -> Reading[Telemetry]:
     if not ran.has(TELEMETRY):
         return Missing("left-out", msg("no telemetry was taken"), ran.cited)
     try:
-        return Known(parse_telemetry(ran.bytes(TELEMETRY).decode("utf-8", "replace")), ran.cited)
+        found = parse_telemetry(ran.bytes(TELEMETRY).decode("utf-8", "replace"))
+        if ran.has(GATE):
+            found = replace(found, busy=parse_gate(ran.bytes(GATE).decode("utf-8", "replace")))
+        return Known(found, ran.cited)
     except ParseError as error:
         return Missing("unparsable", msg("the telemetry cannot be read: {error}", error=str(error)), ran.cited)
 

@@ -11,6 +11,7 @@ from agent.bench.gemm import WRONG
 from agent.catalogue import Model
 from agent.checks._api import Case
 from agent.checks._gpu_cards import all_cards
+from agent.checks._gpu_sharing import on_card, unowned
 from agent.checks._judge import known, limit_of, rate
 from agent.model import Again, Attempt, Clause, Finding, Limit, Measurement, Origin
 from agent.text import Text, msg
@@ -64,11 +65,41 @@ def subjects(clause: Clause, case: Case) -> list[str]:
 
 
 def likely_cause(found: Finding, case: Case) -> Finding:
-    """A shortfall names what held the card down meanwhile: a lowered power limit, throttling and its causes."""
+    """A shortfall names what held the card down meanwhile: a lowered power limit, throttling and its causes.
+
+    First of all whose work was there beside ours.
+    """
+    found = whose_work(found, case)
     if found.outcome != "fail":
         return found
     causes = (*_cap(found, case), *_held(found, case))
     return replace(found, notes=(*found.notes, *causes))
+
+
+def whose_work(found: Finding, case: Case) -> Finding:
+    """Beside the renter's own work a shortfall convicts nobody; others' work stays in it and is named (rule 10)."""
+    if found.outcome != "fail" or found.reason_code not in ("below-limit", "above-limit") or "gpus" not in case.facts:
+        return found
+    slots = set((found.subject or "").split(">")) - {""}
+    cards = [c for c in all_cards(case) if c.answers and (not slots or c.slot in slots)]
+    users = [on_card(c, case) for c in cards]
+    own = tuple(s.said for u in users for s in u.own)
+    if own:
+        reason = msg("disturbed by own work: {who}; stop it and run again", who=own)
+        return replace(found, outcome="inconclusive", reason_code="disturbed", reason=reason, again=None)
+    others = tuple(s.said for u in users for s in u.foreign) + tuple(s.said for c in cards for s in unowned(c))
+    notes: tuple[Text, ...] = (msg("meanwhile on the card, not ours: {who}", who=others),) if others else ()
+    busy = _busy(found, case)
+    if busy is not None:
+        notes += (msg("the GPU was {percent} % busy when our load began", percent=f"{busy:.0f}"),)
+    return replace(found, notes=(*found.notes, *notes))
+
+
+def _busy(found: Finding, case: Case) -> Optional[float]:
+    taken = (case.measured.get(key) for key in found.measurements)
+    blocks = [b for m in taken if isinstance(m, Measurement) for a in m.attempts for b in a.blocks]
+    seen = [b.conditions.get("foreign", {}).get("gpu_busy_percent") for b in blocks]
+    return max((s for s in seen if s is not None), default=None)
 
 
 def _cap(found: Finding, case: Case) -> tuple[Text, ...]:

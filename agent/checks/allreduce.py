@@ -14,18 +14,18 @@ from agent.catalogue import Model
 from agent.checks._allreduce import Expected, expected
 from agent.checks._api import Case
 from agent.checks._judge import limit_of, rate
-from agent.checks._measured import models, wrong_result
+from agent.checks._measured import models, whose_work, wrong_result
 from agent.grammar import Section, count, size
 from agent.grammar import rate as rate_kind
 from agent.model import Clause, Finding, Limit, Measurement, Origin
-from agent.text import msg
+from agent.text import Text, msg
 from agent.tools.worker import Device
 
 GRAMMAR = Section(
     clauses={"busbw": rate_kind(auto=True)},
     settings={"gpus": count(words={"all": "all", "全部": "all"}), "size": size("equal")},
 )
-FACTS = ("gpus", "pythons")
+FACTS = ("gpus", "processes", "pythons")
 FLOOR = "allreduce"
 
 Known = Mapping[str, tuple[Model, ...]]
@@ -74,7 +74,7 @@ def _judge(clause: Clause, case: Case) -> Finding:
     note = () if weakest is None else (weakest.derivation,)
     if clause.promise.op != "auto":
         found = rate(clause, case)
-        return replace(wrong_result(found, case), notes=(*found.notes, *note))
+        return _told(found, case, note)
     limit = _auto(clause, case, weakest)
     if limit is None:
         return _without_limit(clause, case, weakest)
@@ -82,7 +82,12 @@ def _judge(clause: Clause, case: Case) -> Finding:
         # From a derivation or a single source nobody is convicted, whatever was agreed.
         clause = replace(clause, severity="advisory")
     found = rate(clause, case, limit=limit)
-    return replace(wrong_result(found, case), notes=(*found.notes, *note))
+    return _told(found, case, note)
+
+
+def _told(found: Finding, case: Case, note: tuple[Text, ...]) -> Finding:
+    found = whose_work(wrong_result(found, case), case)
+    return replace(found, notes=(*found.notes, *note))
 
 
 def _auto(clause: Clause, case: Case, weakest: Optional[Expected]) -> Optional[Limit]:

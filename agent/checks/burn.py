@@ -10,7 +10,7 @@ from agent.bench.burn import DURATION_S, BurnStep
 from agent.bench.step import Step
 from agent.checks._api import Case
 from agent.checks._judge import REASONS, fact, limit_of, rate, unreadable
-from agent.checks._measured import load_dtype, subjects, throttle_causes, wrong_result
+from agent.checks._measured import load_dtype, subjects, throttle_causes, whose_work, wrong_result
 from agent.grammar import Section, duration, percent, temperature
 from agent.model import Clause, Finding, Measurement
 from agent.reading import Known, Missing
@@ -27,7 +27,7 @@ GRAMMAR = Section(
     # the share of the power limit that a load draws is the card's business, not a fault
     advisory=frozenset({"power"}),
 )
-FACTS = ("gpus", "pythons")
+FACTS = ("gpus", "processes", "pythons")
 
 
 def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
@@ -53,7 +53,7 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
 def _one(clause: Clause, case: Case, subject: Optional[str]) -> Finding:
     if clause.name == "temperature":
         return _temperature(clause, case, subject)
-    found = wrong_result(rate(clause, case, subject=subject), case)
+    found = whose_work(wrong_result(rate(clause, case, subject=subject), case), case)
     if found.outcome != "fail":
         return found
     why = _cause(case, subject)

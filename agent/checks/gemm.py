@@ -27,7 +27,7 @@ GRAMMAR = Section(
         "spread": percent(),
     },
 )
-FACTS = ("gpus", "pythons")
+FACTS = ("gpus", "processes", "pythons")
 OTHER_BITS = "other-bits"
 REPEATS = 3  # attempts until a wrong product is held to be the card's or not
 

@@ -16,7 +16,7 @@ from agent.model import Clause, Finding, Limit
 from agent.tools.worker import Device
 
 GRAMMAR = Section(clauses={"memory_bandwidth": rate(auto=True)}, bare="memory_bandwidth")
-FACTS = ("gpus", "pythons")
+FACTS = ("gpus", "processes", "pythons")
 FLOOR = "memory.triad"
 
 

@@ -11,13 +11,13 @@ from agent.bench.step import Step
 from agent.checks._api import Case
 from agent.checks._device_memory import peer_bound, slots
 from agent.checks._judge import rate as judge_rate
-from agent.checks._measured import models, wrong_result
+from agent.checks._measured import models, whose_work, wrong_result
 from agent.grammar import Section, rate
 from agent.model import Clause, Finding
 from agent.text import Text, msg
 
 GRAMMAR = Section(clauses={"p2p_bandwidth": rate(auto=True)}, bare="p2p_bandwidth")
-FACTS = ("gpus",)
+FACTS = ("gpus", "processes")
 
 
 def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
@@ -41,7 +41,7 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
 
 
 def _one(clause: Clause, case: Case, source: str, subjects: Sequence[str]) -> Finding:
-    found = [wrong_result(judge_rate(clause, case, subject=s), case) for s in subjects]
+    found = [whose_work(wrong_result(judge_rate(clause, case, subject=s), case), case) for s in subjects]
     worst = min(found, key=_order)
     target = str(worst.subject).partition(">")[2]
     alike = [f for f in found if (f.outcome, f.again) == (worst.outcome, worst.again)]

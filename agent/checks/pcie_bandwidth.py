@@ -16,7 +16,7 @@ from agent.grammar import Section, rate
 from agent.model import Clause, Finding, Limit, Measurement, Origin
 
 GRAMMAR = Section(clauses={"h2d": rate(auto=True), "d2h": rate(auto=True)})
-FACTS = ("gpus",)
+FACTS = ("gpus", "processes")
 # Of the line rate: what sound slots reach at the least. Gen3 x16 12 of 15.8 GB/s, Gen4 25 of 31.5, Gen5 55 of 63.
 AUTO_SHARE = 0.75
 

@@ -9,11 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent import probes, resources
+from agent.tools import ParseError
 from agent.tools import telemetry as tool
+from agent.tools.telemetry import parse_gate
 from tests.fakenode import healthy
 from tests.fakenode.node import build
 
@@ -102,3 +105,59 @@ def test_a_watcher_that_cannot_work_does_not_stop_the_worker(tmp_path: Path) -> 
     done = beside(tmp_path, python("raise SystemExit('no')"), python("print('said')"))
     assert (done.returncode, done.stdout) == (0, "said\n")
     assert "no" in (tmp_path / "out.log").read_text()
+
+
+# ---------------------------------------------------------------- the idle gate
+
+CARDS = """
+import json, sys, time
+print(json.dumps({"telemetry": 1}), flush=True)
+begun = time.monotonic()
+while True:
+    busy = 95 if time.monotonic() - begun < BUSY_S else 0
+    print(json.dumps({"s": [[60, 30, 40, 1593, busy, 0], [60, 30, 40, 1593, None, 0]]}), flush=True)
+    time.sleep(0.1)
+"""
+
+
+def gated(folder: Path, busy_s: float) -> tuple[float, dict[str, Any]]:
+    """When the worker began, and what the gate says."""
+    begun = time.monotonic()
+    script = CARDS.replace("BUSY_S", str(busy_s))
+    worker = python("import time; print(time.monotonic())")
+    done = beside(folder, python(script), worker)
+    assert done.returncode == 0, done.stderr
+    (path,) = folder.glob("*.gate")
+    return float(done.stdout) - begun, json.loads(path.read_text())
+
+
+def test_a_load_waits_until_the_cards_are_idle(tmp_path: Path) -> None:
+    after, said = gated(tmp_path, 3.0)
+    assert after >= 3.0
+    assert said["busy_percent"] == [0, None]
+    assert 0.5 < said["waited_s"] < 10
+
+
+def test_idle_cards_are_not_waited_for(tmp_path: Path) -> None:
+    _, said = gated(tmp_path, 0.0)
+    assert said["waited_s"] < 0.5
+
+
+def test_work_that_does_not_end_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    short = tmp_path / "beside.py"
+    short.write_text(BESIDE.read_text().replace("GATE_S = 20.0", "GATE_S = 1.0"))
+    output = tmp_path / "out"
+    argv = [
+        sys.executable,
+        str(short),
+        str(output),
+        "--",
+        *python(CARDS.replace("BUSY_S", "60")),
+        "--",
+        *python("pass"),
+    ]
+    assert subprocess.run(argv, check=False, timeout=30).returncode == 0
+    gate = (tmp_path / "out.gate").read_text()
+    assert parse_gate(gate) == (95.0, None)
+    with pytest.raises(ParseError):
+        parse_gate("[]")
