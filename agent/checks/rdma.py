@@ -57,12 +57,24 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
             yield unsupported(clause)
 
 
-def _hardware(rdma: RdmaFacts) -> Reading[Mapping[str, Hca]]:
-    """Devices on the PCI bus; software ones (rxe, siw) are no promise kept. None at all is a fact."""
-    devices = rdma.devices
+def _hardware(case: Case) -> Reading[Mapping[str, Hca]]:
+    """Devices on the PCI bus; software ones (rxe, siw) are no promise kept.
+
+    None at all is a fact where the kernel shows its PCI devices. Where it shows nothing, nothing was seen.
+    """
+    devices: Reading[Mapping[str, Hca]] = case.facts["rdma"].devices
+    if isinstance(devices, Missing) and devices.kind == "not-there":
+        bus: Reading[tuple[str, ...]] = case.facts["gpus"].pci.gpus
+        if isinstance(bus, Known):
+            return Known({}, devices.evidence)
+        evidence = tuple(dict.fromkeys((*devices.evidence, *bus.evidence)))
+        return Missing("not-there", msg("no RDMA device is to be seen: {why}", why=bus.detail), evidence, _SHOW)
     if isinstance(devices, Missing):
-        return Known({}, devices.evidence) if devices.kind == "not-there" else devices
+        return devices
     return Known({n: h for n, h in devices.value.items() if h.slot is not None}, devices.evidence)
+
+
+_SHOW = msg("show /sys of the host to this environment")
 
 
 def _promised(case: Case, key: str) -> Optional[Clause]:
@@ -71,7 +83,7 @@ def _promised(case: Case, key: str) -> Optional[Clause]:
 
 def _devices(clause: Clause, case: Case, rdma: RdmaFacts) -> Finding:
     """Where a rate is promised too, slower cards (for storage or management) beside the promised ones don't count."""
-    found = _hardware(rdma)
+    found = _hardware(case)
     if isinstance(found, Missing):
         return unreadable(clause, found)
     number = len(found.value)
@@ -118,7 +130,7 @@ def _reaches(device: Hca, wanted: Clause) -> bool:
 
 def _rates(clause: Clause, case: Case, rdma: RdmaFacts) -> Iterator[Finding]:
     """Each device; of more than promised only the fastest ones, as the others are for something else."""
-    found = _hardware(rdma)
+    found = _hardware(case)
     if isinstance(found, Missing):
         yield unreadable(clause, found)
         return
@@ -131,7 +143,7 @@ def _rates(clause: Clause, case: Case, rdma: RdmaFacts) -> Iterator[Finding]:
 
 def _counting(case: Case, rdma: RdmaFacts) -> list[tuple[str, Hca]]:
     """The devices that are promised by name: of more than promised the fastest ones."""
-    found = _hardware(rdma)
+    found = _hardware(case)
     if isinstance(found, Missing):
         return []
     ordered = sorted(found.value, key=lambda n: (-_speed(found.value[n]), n))
@@ -142,7 +154,7 @@ def _counting(case: Case, rdma: RdmaFacts) -> list[tuple[str, Hca]]:
 
 def _bandwidths(clause: Clause, case: Case, rdma: RdmaFacts) -> Iterator[Finding]:
     """Each card by what it wrote to another one."""
-    found = _hardware(rdma)
+    found = _hardware(case)
     if isinstance(found, Missing):
         yield unreadable(clause, found)
         return

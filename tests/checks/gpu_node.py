@@ -59,6 +59,7 @@ H100: Mapping[str, Any] = {
     "pcie_width_current": 16,
     "pcie_width_max": 16,
     "utilization_gpu": 0,
+    "persistence": True,
     "nvlinks": tuple(NvLink(n, True, 6, "switch") for n in range(18)),
     "fabric": Fabric("completed", "NVML_SUCCESS", "healthy"),
     "processes": (),

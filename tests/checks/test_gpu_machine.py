@@ -178,6 +178,12 @@ def test_no_rdma_is_a_fact_and_unreadable_is_none() -> None:
     facts = node(rdma=RdmaFacts(none, known({}), known(False)))
     found = judged(facts, clause("rdma.devices", "8"), clause("rdma.rate", "400 Gbit/s"))
     assert {f.outcome for f in found.values()} == {"fail"}
+    # Where not even the PCI bus shows, nothing was looked at.
+    gpus = node()["gpus"]
+    blind = node(replace(gpus, pci=replace(gpus.pci, gpus=replace(none, kind="not-there"))), rdma=facts["rdma"])
+    for found_one in judged(blind, clause("rdma.devices", "8"), clause("rdma.rate", "400 Gbit/s")).values():
+        assert found_one.outcome == "inconclusive"
+        assert found_one.grant is not None
     facts = node(rdma=RdmaFacts(replace(none, kind="not-recorded"), GONE, GONE))
     found = judged(
         facts, clause("rdma.devices", "8"), clause("rdma.rate", "400 Gbit/s"), clause("rdma.gpudirect", "on")

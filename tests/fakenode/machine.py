@@ -172,8 +172,12 @@ def _attributes(function: Function) -> dict[str, str]:
         "enable": "1",
         "config": ("\ufffd" if function.dead else "\x10") * 64,
         **{
-            f"aer_dev_{kind}": "RxErr 0\nBadTLP 0\nTOTAL_ERR" + ("_COR 0" if kind == "correctable" else " 0")
-            for kind in ("correctable", "nonfatal", "fatal")
+            f"aer_dev_{kind}": f"{counters}\nTOTAL_ERR_{total} 0"
+            for kind, counters, total in (
+                ("correctable", "RxErr 0\nBadTLP 0\nBadDLLP 0\nRollover 0\nTimeout 0\nNonFatalErr 0", "COR"),
+                ("nonfatal", "Undefined 0\nDLP 0\nTLP 0\nCmpltTO 0", "NONFATAL"),
+                ("fatal", "Undefined 0\nDLP 0\nTLP 0\nCmpltTO 0", "FATAL"),
+            )
         },
     }
 
