@@ -90,7 +90,8 @@ def parse(text: str) -> NvlinkStatus:
     if not blocks:
         raise refuse(text, "nvidia-smi nvlink -s")
     last_line = next(line for line in reversed(lines) if line)
-    gpus = tuple(_gpu(header, body, last_line) for header, body in blocks)
+    open_end = "" if text.endswith("\n") else last_line
+    gpus = tuple(_gpu(header, body, open_end) for header, body in blocks)
     _check_whole(gpus, last_line, text)
     return NvlinkStatus(gpus, tuple(lost))
 
@@ -119,7 +120,7 @@ def _gpu_json(gpu: GpuLinks) -> dict[str, Any]:
     }
 
 
-def _gpu(header: str, body: Sequence[str], last_line: str) -> GpuLinks:
+def _gpu(header: str, body: Sequence[str], open_end: str) -> GpuLinks:
     match = _GPU.fullmatch(header)
     assert match is not None
     links = []
@@ -130,21 +131,21 @@ def _gpu(header: str, body: Sequence[str], last_line: str) -> GpuLinks:
             rate = float(found[2]) if found[2] else None
             links.append(Link(int(found[1]), rate is not None, rate))
         else:
-            state, reason = _state(line, last_line), line
+            state, reason = _state(line, open_end), line
     numbers = [link.index for link in links]
     if len(set(numbers)) != len(numbers) or (links and reason):
         raise ParseError("unparsable", f"contradicting lines for GPU {match[1]}", reason or body[-1])
     return GpuLinks(int(match[1]), match[2], match[3], "listed" if links else state, reason, tuple(links) or None)
 
 
-def _state(line: str, last_line: str) -> str:
+def _state(line: str, open_end: str) -> str:
     """What a line that lists no link says instead."""
     if _INACTIVE.search(line):
         return "all_inactive"
     failure = find_failure(line)
     if failure is not None and failure.kind != "nvml_error":
         return failure.kind
-    if line == last_line:
+    if line == open_end:
         raise ParseError("truncated", "the text ends inside a line", line)
     if failure is not None:
         return failure.kind

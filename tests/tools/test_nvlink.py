@@ -75,3 +75,21 @@ def test_one_gpu_with_fewer_links_than_its_kind_lists_is_a_cut_text(name: str, l
     got = attempt(nvlink.parse, text)
     assert (got is not None) == whole
     assert got is None or got.gpus[0].active == links
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\t Link 0: Replay Errors: 0",
+        "\t Link 0, P2P is supported: true",
+        "\t Link 0: Remote Device 00000000:C8:00.0: Link 12",
+    ],
+)
+def test_other_listings_of_the_same_tool_are_not_cut_but_something_else(line: str) -> None:
+    text = f"GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-00000000-0000-0000-0000-000000000001)\n{line}\n"
+    with pytest.raises(ParseError) as caught:
+        nvlink.parse(text)
+    assert caught.value.kind == "unparsable"
+    with pytest.raises(ParseError) as caught:
+        nvlink.parse(text.rstrip("\n"))
+    assert caught.value.kind == "truncated"
