@@ -61,7 +61,8 @@ class Module:
 class Memory:
     """Sections are slots: ``slots`` counts them all, ``modules`` holds the populated ones.
 
-    ``total_bytes`` is None where a populated slot does not state its size.
+    ``total_bytes`` is None where a populated slot does not state its size, and where every slot claims to be empty:
+    a machine that runs has memory, so such a table (some VMs) tells nothing.
     """
 
     slots: int
@@ -239,7 +240,7 @@ def _memory(sections: list[_Section]) -> Optional[Memory]:
             unknown += 1
         else:
             modules.append(_module(slot.values, size))
-    total = None if unknown else sum(module.size_bytes for module in modules)
+    total = None if unknown or not modules else sum(module.size_bytes for module in modules)
     return Memory(len(slots), tuple(modules), unknown, total)
 
 

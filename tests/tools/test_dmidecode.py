@@ -62,3 +62,10 @@ def test_the_old_form_with_the_handle_on_a_line_of_its_own() -> None:
     result = dmidecode.parse(text)
     assert result.system is not None
     assert (result.system.product, result.system.serial, result.complete) == ("Blade 7", "AC-17", True)
+
+
+def test_a_running_machine_whose_slots_all_claim_to_be_empty_tells_nothing() -> None:
+    slot = "Handle 0x0020, DMI type 17, 40 bytes\nMemory Device\n\tSize: No Module Installed\n\tLocator: DIMM 0\n\n"
+    memory = dmidecode.parse(slot + "Handle 0x007F, DMI type 127, 4 bytes\nEnd Of Table\n").memory
+    assert memory is not None
+    assert (memory.slots, memory.modules, memory.total_bytes) == (1, (), None)
