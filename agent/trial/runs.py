@@ -80,9 +80,8 @@ def load_runs(folder: Path) -> tuple[tuple[TrialRun, ...], tuple[Unread, ...]]:
     """Every run below a folder, in the order of the folders' names, which begin with number or time."""
     runs: list[TrialRun] = []
     unread: list[Unread] = []
-    for run in sorted(
-        p for p in folder.iterdir() if p.is_dir() and ((p / RESULT).exists() or (p / "run.json").exists())
-    ):
+    folders = (p for p in folder.iterdir() if p.is_dir() and ((p / RESULT).exists() or (p / JOB).exists()))
+    for run in sorted(folders):
         try:
             runs.append(run_of(run.name, read_json(run / RESULT)))
         except FileNotFoundError:

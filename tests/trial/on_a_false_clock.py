@@ -70,6 +70,5 @@ REAL = presence.this_boot
 
 if __name__ == "__main__":
     FalseClock.ahead = float(sys.argv.pop(1))
-    trial.WallClock = FalseClock  # type: ignore[misc, assignment]
-    trial.drive = partial(drive.drive, boot=this_boot)  # type: ignore[assignment]
+    vars(trial).update(WallClock=FalseClock, drive=partial(drive.drive, boot=this_boot))
     main()

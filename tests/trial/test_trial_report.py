@@ -6,6 +6,7 @@ import json
 import time
 import tracemalloc
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Optional
@@ -18,7 +19,7 @@ from agent.evidence import write_atomic
 from agent.model import Attempt, Block, Finding, Limit, Measurement, Run, Scope, Session
 from agent.result import dumps, to_json
 from agent.text import msg
-from agent.trial import document
+from agent.trial import document, schedule
 from agent.trial.judge import judge
 from agent.trial.runs import load_runs
 from tests.fakenode import healthy
@@ -132,6 +133,75 @@ def test_an_empty_folder_is_no_trial(tmp_path: Path) -> None:
     done = accept("trial", "report", str(tmp_path), cwd=tmp_path)
     assert done.code == 2
     assert "holds no run" in done.err
+
+
+def test_runs_that_all_broke_off_are_one_clear_line_and_no_verdict(tmp_path: Path) -> None:
+    for name, text in (("0001", None), ("0002", '{"half": ')):
+        run = tmp_path / name
+        run.mkdir()
+        (run / "run.json").write_text("{}")
+        if text is not None:
+            (run / "result.json").write_text(text)
+    done = accept("trial", "report", str(tmp_path), cwd=tmp_path)
+    assert done.code == 4
+    assert done.err.count("\n") == 1
+    assert "none of the 2 runs" in done.err
+    assert "0001: no result.json" in done.err
+    assert not (tmp_path / "trial.html").exists()
+
+
+def planned(tmp_path: Path) -> Path:
+    (tmp_path / "c.yaml").write_text("version: 1\ncpu: {vcpus: '>= 1'}\n")
+    folder = tmp_path / "t"
+    folder.mkdir()
+    (folder / "contract.yaml").write_bytes((tmp_path / "c.yaml").read_bytes())
+    sha256 = load_contract(folder / "contract.yaml", grammars()).sha256
+    start = datetime.now(timezone.utc) + timedelta(days=1)
+    schedule.write(folder, schedule.plan(sha256, start, 3600, 86400, "19:00-23:00", "UTC"))
+    return folder
+
+
+def test_a_trial_that_has_not_begun_says_when_it_will(tmp_path: Path) -> None:
+    done = accept("trial", "report", str(planned(tmp_path)), cwd=tmp_path)
+    assert done.code == 2
+    assert "the next is due" in done.err
+
+
+@pytest.mark.parametrize("action", ["run", "install"])
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (("--every", "0s"), ""),
+        (("--every", "-1h"), ""),
+        (("--every", "soon"), "soon"),
+        (("--every", "10s", "--for", "1h"), "a minute apart"),
+        (("--every", "2h", "--for", "1h"), "shorter than"),
+        (("--every", "60s", "--for", "30d"), "more than"),
+    ],
+)
+def test_times_that_are_nonsense_are_one_line_and_status_2(
+    action: str, times: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "c.yaml").write_text("version: 1\ncpu: {vcpus: '>= 1'}\n")
+    done = accept("trial", action, "c.yaml", "--dir", "t", *times, cwd=tmp_path)
+    assert done.code == 2, done.said
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert not (tmp_path / "t" / "trial.json").exists()
+
+
+@pytest.mark.parametrize("action", ["run", "install"])
+def test_a_planned_trial_is_not_changed_in_silence(action: str, tmp_path: Path) -> None:
+    folder = planned(tmp_path)
+    before = (folder / "trial.json").read_bytes()
+    for times in (("--every", "2h"), ("--for", "3d")):
+        done = accept("trial", action, "--dir", "t", *times, cwd=tmp_path)
+        assert done.code == 2, done.said
+        assert "planned already" in done.err
+    (tmp_path / "other.yaml").write_text("version: 1\ncpu: {vcpus: '>= 2'}\n")
+    done = accept("trial", action, "other.yaml", "--dir", "t", cwd=tmp_path)
+    assert (done.code, "another contract" in done.err) == (2, True)
+    assert (folder / "trial.json").read_bytes() == before
 
 
 def test_five_hundred_runs_are_read_judged_and_written_in_seconds(tmp_path: Path) -> None:

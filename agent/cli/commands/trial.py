@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NoReturn, Optional
 
 import click
 
@@ -75,9 +76,9 @@ def run_command(
     if contract is None and not known:
         raise click.UsageError("name a contract: there is no trial in this folder yet")
     read = load_contract(folder / CONTRACT if known else contract or Path(), lang)
-    if known and contract is not None and load_contract(contract, lang).sha256 != read.sha256:
-        fail_text(msg("the trial in {folder} is of another contract", folder=str(folder)), language_of(lang, read))
     language = language_of(lang, read)
+    if known:
+        _same(folder, read, contract, every, lasts, lang)
     terminal = Terminal(translate_for(language))
     clock = WallClock()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -103,6 +104,25 @@ def run_command(
     return Exit.ACCEPTED
 
 
+def _same(
+    folder: Path, own: Contract, contract: Optional[Path], every: Optional[float], lasts: Optional[float],
+    lang: Optional[str],
+) -> None:  # fmt: skip
+    """A trial goes on as it was planned; who asks for another one is told."""
+    language = language_of(lang, own)
+    if contract is not None and load_contract(contract, lang).sha256 != own.sha256:
+        fail_text(msg("the trial in {folder} is of another contract", folder=str(folder)), language)
+    plan = _schedule(folder, language)
+    if plan is not None and (_or(every, plan.every_s), _or(lasts, plan.lasts_s)) != (plan.every_s, plan.lasts_s):
+        fail_text(msg("the trial in {folder} is planned already: begin another one in another folder",
+                      folder=str(folder)), language)  # fmt: skip
+
+
+def _or(asked: Optional[float], usual: float) -> float:
+    """0 s is asked for too, and refused as what it is."""
+    return usual if asked is None else asked
+
+
 def _interrupt(_signal: int, _frame: Any) -> None:
     raise KeyboardInterrupt
 
@@ -112,7 +132,7 @@ def _begun(
 ) -> Schedule:
     set_every, set_lasts, evening, zone = schedule.settings_of(contract.trial)
     plan = schedule.plan(
-        contract.sha256, clock.now(), every or set_every, lasts or set_lasts, evening, zone, language,
+        contract.sha256, clock.now(), _or(every, set_every), _or(lasts, set_lasts), evening, zone, language,
         seed=int(contract.sha256[:8], 16),
     )  # fmt: skip
     write_atomic(folder / CONTRACT, contract.source)
@@ -241,11 +261,13 @@ def install_command(
         raise click.UsageError("name a contract: there is no trial in this folder yet")
     read = load_contract(folder / CONTRACT if known else contract or Path(), lang)
     language = language_of(lang, read)
+    if known:
+        _same(folder, read, contract, every, lasts, lang)
     terminal = Terminal(translate_for(language))
     settings = schedule.settings_of(read.trial)
     absolute = folder.resolve()
     try:
-        between = schedule.read(folder).every_s if known else every or settings[0]
+        between = schedule.read(folder).every_s if known else _or(every, settings[0])
         job = timer.Timer(absolute, own_command(), os.environ.get("PATH", os.defpath), between)
         if only_print:
             _print_timer(job, kind, terminal)
@@ -345,11 +367,12 @@ def report_command(
 
     Writes trial.html, trial.md and trial-report.json into DIR. Exit 0 accepted, 1 rejected, 3 inconclusive.
     """
-    plan = _schedule(folder, language_of(lang))
-    runs, unread = load_runs(folder)
+    gc.disable()  # hundreds of megabytes of JSON without a cycle: looking for one takes a quarter of the time
     language = language_of(lang)
+    plan = _schedule(folder, language)
+    runs, unread = load_runs(folder)
     if not runs:
-        fail_text(msg("{folder} holds no run with a result", folder=str(folder)), language)
+        _nothing(folder, unread, plan, language)
     own = folder / CONTRACT
     contract = load_contract(own if own.exists() else folder / runs[0].folder / CONTRACT, lang)
     language = language_of(lang, contract)
@@ -367,6 +390,28 @@ def report_command(
     else:
         _write_all(folder, trial, Terminal(translate), language)
     return EXITS[trial.verdict]
+
+
+def _nothing(folder: Path, unread: Sequence[Unread], plan: Optional[Schedule], language: str) -> NoReturn:
+    """No result to judge: a folder without runs is wrong use; runs that all broke off are a trial that failed."""
+    if not unread and plan is None:
+        fail_text(msg("{folder} holds no run with a result", folder=str(folder)), language)
+    if not unread:
+        coming = plan.next() if plan is not None else None
+        if coming is not None:
+            fail_text(msg("no run of {folder} has begun; the next is due {when} UTC", folder=str(folder),
+                          when=_when(coming)), language)  # fmt: skip
+        fail_text(msg("no run of {folder} left a result", folder=str(folder)), language, Exit.AGENT_FAILED)
+    notes = {s.folder: s.note for s in plan.slots if s.note} if plan is not None else {}
+    first = unread[0]
+    text = msg(
+        "none of the {n} runs in {folder} has a result that can be read; {run}: {why}",
+        n=len(unread),
+        folder=str(folder),
+        run=first.folder,
+        why=notes.get(first.folder) or first.why,
+    )
+    fail_text(text, language, Exit.AGENT_FAILED)
 
 
 def _write_all(folder: Path, trial: Trial, terminal: Terminal, language: str) -> None:
