@@ -13,7 +13,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
 
-from agent.contract_keys import ACCESS, FORM, HEADER, OWN, PRICE, TERM, TOLERANCE, TOP, VERSION
+from agent.contract_keys import (
+    ACCESS,
+    FORM,
+    FORMULA,
+    HEADER,
+    OWN,
+    PRICE,
+    TERM,
+    TOLERANCE,
+    TOP,
+    VERSION,
+    share_of_price,
+)
 from agent.contract_schema import schema
 from agent.contradictions import contradictions
 from agent.grammar import GrammarError, Kind, ListKind, QuantityKind, Section, plain
@@ -286,9 +298,24 @@ class _Reader:
         for name, child in self._own(self._mapping(node, msg("{key} is a text or a mapping of texts", key=key))):
             if isinstance(child, Scalar):
                 remedy[name.text] = child.text
+                self._formula(name, child, key)
             elif not isinstance(child, Hole):
                 self._say(child.place, msg("{key} is a text or a mapping of texts", key=key))
+        if "at_most" in remedy and "per_percent" not in remedy:
+            self._say(node.place, msg("{key}: at_most caps a formula, and there is no per_percent", key=key))
         return remedy
+
+    def _formula(self, name: Scalar, value: Scalar, key: str) -> None:
+        """A figure that money is reckoned with must be one: a typing error would show as no claim at all."""
+        if name.text not in FORMULA or 0 < (share_of_price(value.text) or 0) <= 1:
+            return
+        self._say(
+            value.place,
+            msg(
+                "{key}.{name}: {text} is no share of the price: write 2 %, above 0 % and up to 100 %",
+                key=key, name=name.text, text=f"“{value.text[:40]}”",
+            ),
+        )  # fmt: skip
 
     # --- values
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Optional
 
 from agent.grammar import Kind, day, flag, label, one_of, percent, plain, ratio, text
 
@@ -51,3 +53,13 @@ TERM: Mapping[str, Kind] = {"text": text(), "check_by": day(), "ref": label()}
 
 TOP = ("version", "contract", "access", "tolerance", "terms")
 OWN = "x-"  # keys that begin so are the user's own, at every level
+
+# What a clause's remedy may reckon with, beside words: ``remedy: {text: …, per_percent: 2 %, at_most: 30 %}``.
+FORMULA = frozenset({"per_percent", "at_most"})
+_SHARE = re.compile(r"\s*(\d{1,3}(?:\.\d{1,6})?)\s*[%％]\s*\Z")
+
+
+def share_of_price(written: str) -> Optional[float]:
+    """``2.5 %`` → 0.025; None for what is no percentage."""
+    found = _SHARE.match(written)
+    return float(found[1]) / 100 if found else None

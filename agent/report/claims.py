@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Optional
 
 from agent.checks import grammars
 from agent.contract import ContractErrors, loads
+from agent.contract_keys import share_of_price
 from agent.model import Run
 from agent.report import numbers
 from agent.report.clean import one_line, shortened
@@ -24,7 +24,6 @@ from agent.text import Text, msg
 
 CONTRACT = "contract.yaml"
 _LARGEST = 1 << 20
-_SHARE = re.compile(r"\s*(\d{1,3}(?:\.\d{1,6})?)\s*%\s*\Z")
 _PERIODS: Mapping[str, Text] = {
     "hour": msg("per hour"),
     "day": msg("per day"),
@@ -66,13 +65,8 @@ def formulas(run: Run, folder: Optional[Path]) -> Mapping[str, Formula]:
 def _formula(remedy: Optional[Mapping[str, Any]]) -> Optional[Formula]:
     if not remedy:
         return None
-    per, most = (_share(remedy.get(name)) for name in ("per_percent", "at_most"))
+    per, most = (share_of_price(str(remedy.get(name, ""))) for name in ("per_percent", "at_most"))
     return Formula(per, 1.0 if most is None else most) if per else None
-
-
-def _share(written: Any) -> Optional[float]:
-    found = _SHARE.match(str(written)) if written is not None else None
-    return float(found[1]) / 100 if found else None
 
 
 def claim(formula: Formula, short: float, header: Mapping[str, Any]) -> Optional[Text]:

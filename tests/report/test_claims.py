@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent import report
+from agent.checks import grammars
+from agent.contract import ContractErrors, loads
 from agent.report.claims import Formula, claim, formulas
 from tests.report import evidence
 from tests.report.samples import sample_run
@@ -67,3 +69,27 @@ def test_another_contract_claims_nothing(why: str, tmp_path: Path) -> None:
 def test_a_kept_promise_has_no_claim(tmp_path: Path) -> None:
     evidence.write(tmp_path, -1)
     assert "CNY per month" not in report.render(sample_run("accepted"), "html", tmp_path, "en")
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        ("per_percent: 2", "2:44: cpu.vcpus.remedy.per_percent: “2” is no share of the price"),
+        ("per_percent: 0 %", "2:44: cpu.vcpus.remedy.per_percent: “0 %” is no share of the price"),
+        ("per_percent: -2 %", "2:44: cpu.vcpus.remedy.per_percent: “-2 %” is no share of the price"),
+        ("per_percent: 2 %, at_most: 300 %", "2:58: cpu.vcpus.remedy.at_most: “300 %” is no share of the price"),
+        ("at_most: 30 %", "2:30: cpu.vcpus.remedy: at_most caps a formula, and there is no per_percent"),
+    ],
+)
+def test_a_formula_that_is_none_is_an_error_of_the_contract(formula: str, said: str) -> None:
+    written = f"version: 1\ncpu: {{vcpus: {{is: 4, remedy: {{{formula}}}}}}}\n"
+    with pytest.raises(ContractErrors) as caught:
+        loads(written.encode(), "contract.yaml", grammars())
+    (problem,) = caught.value.problems
+    assert f"{problem.line}:{problem.column}: {problem.message}".startswith(said)
+
+
+def test_a_formula_written_as_people_write_is_one() -> None:
+    written = "version: 1\ncpu: {vcpus: {is: 4, remedy: {text: 按价格退, per_percent: 2.5％, at_most: 30%}}}\n"
+    (clause,) = loads(written.encode(), "contract.yaml", grammars()).clauses
+    assert clause.remedy == {"text": "按价格退", "per_percent": "2.5％", "at_most": "30%"}
