@@ -108,6 +108,19 @@ def md(found: Comparison, before: Run, after: Run, translate: Translate, languag
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+def count(beyond: int, measured: int) -> Text:
+    """How many measurements changed, of those that both runs have."""
+    if not measured:
+        return msg("no measurement is in both runs: only facts and findings were compared")
+    return msg("{n} of {m} measurements changed beyond noise", n=beyond, m=measured)
+
+
+def left_out(found: Comparison) -> Text:
+    """What one of the runs was told not to look at, by clause."""
+    clauses = dict.fromkeys(i.partition("@")[0] for i in found.left_out)
+    return msg("left out of one of the runs, so not compared: {what}", what=tuple(clauses))
+
+
 def _table(heading: Text, rows: Iterable[tuple[str, str, str]], translate: Translate) -> list[str]:
     found = [f"| {' | '.join(escaped(cell) for cell in row)} |" for row in rows]
     if not found:
@@ -123,7 +136,7 @@ def view(found: Comparison, before: Run, after: Run, translate: Translate, langu
     tone, sigil, verdict = _verdict(found)
     changes = [_moved(c, found.changes, labels, translate) for c in found.changes]
     beyond = [m for m in changes if m.beyond]
-    headline = msg("{n} of {m} measurements changed beyond noise", n=len(beyond), m=len(changes))
+    headline = count(len(beyond), len(changes))
     return Compared(
         title=msg("Comparison of two runs").render(translate),
         verdict=verdict.render(translate),
@@ -156,7 +169,7 @@ def _remarks(found: Comparison) -> Iterable[Text]:
         yield msg("the runs were judged by different contracts")
     yield msg("the same machine") if found.same_machine else msg("not the same machine, or parts were exchanged:")
     if found.left_out:
-        yield msg("{n} clauses were left out of one of the runs and are not compared", n=len(found.left_out))
+        yield left_out(found)
     yield msg(
         "A measurement counts as changed where its blocks differ by more than blocks and runs of one healthy machine "
         "do, corrected for the number of comparisons (Holm, 5 % in all)."

@@ -49,6 +49,13 @@ def test_a_swapped_card_and_a_new_driver_are_named() -> None:
     assert "Judged otherwise" not in text
 
 
+def test_runs_without_a_common_measurement_count_nothing() -> None:
+    one, two = (replace(sample_run("accepted"), measurements=()) for _ in range(2))
+    text = _text(_html(one, two))
+    assert "no measurement is in both runs" in text
+    assert "0 of 0" not in text
+
+
 def test_no_change_is_no_change() -> None:
     run = sample_run("accepted")
     text = _text(_html(run, run))

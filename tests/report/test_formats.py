@@ -15,12 +15,13 @@ import pytest
 import xmlschema
 
 from agent import report
-from agent.model import Outcome, Severity, Verdict
+from agent.model import Outcome, Run, Scope, ScopeEntry, Severity, Verdict
 from agent.report import numbers
-from agent.report.clean import decoded, one_line, visible, width
+from agent.report.clean import decoded, one_line, shortened, visible, width
 from agent.report.looks import of_outcome, of_verdict
 from agent.report.rows import links
 from agent.report.to_csv import COLUMNS
+from agent.report.view import View, view
 from agent.text import Text, msg
 from tests.report.evidence import CONTRACT_SHA256
 from tests.report.samples import CASES, HOSTILE, Case, sample_run
@@ -67,7 +68,7 @@ def test_txt_fits_a_ticket(case: Case, language: str) -> None:
     text = report.render(sample_run(case), "txt", None, language)
     lines = text.splitlines()
     assert len(lines) <= 40
-    assert max(map(len, lines)) <= 160
+    assert max(map(len, lines)) <= 240
     assert CONTRACT_SHA256[:8] in text
 
 
@@ -199,3 +200,63 @@ def test_lists_are_joined_as_the_language_does() -> None:
     text = msg("{parts}", parts=(msg("{n} kept", n=2), msg("{n} broken", n=1)))
     assert isinstance(text, Text)
     assert str(text) == "2 kept, 1 broken"
+
+
+def _view(run: Run) -> View:
+    return view(run, None, str, "en")
+
+
+def test_what_is_asked_for_is_said_once_for_all_that_need_it() -> None:
+    """Eleven promises that wait for one permission are one line; what waits for us is not asked of the vendor."""
+    run = sample_run("inconclusive")
+    first = next(f for f in run.findings if f.outcome == "inconclusive")
+    keys = ("gpu.model", "gpu.memory", "gpu.ecc", "gpu.mig", "gpu.nvlink", "gpu.p2p", "gpu.condition", "gpu.xid")
+    waiting = tuple(
+        replace(first, id=k, clause=k, subject=None, severity="breach", grant=msg("root"), reason_code="denied")
+        for k in keys
+    )
+    short = replace(waiting[0], id="disk.read", clause="disk.read", grant=None, reason_code="shortened")
+    mute = replace(waiting[0], id="cpu.vcpus", clause="cpu.vcpus", grant=None, reason_code="failed")
+    asked = _view(replace(run, findings=(*waiting, short, mute))).asked
+    assert len(asked) == 3
+    assert asked[0].startswith("To verify GPU model, GPU memory,")
+    assert asked[0].endswith("3 more: root")
+    assert asked[1].startswith("Say why this could not be measured, and make it measurable: Usable CPU threads")
+    assert asked[2] == "Ours to do: measure in full (Disk, sequential read)."
+
+
+def test_scope_says_what_lacks_and_no_more() -> None:
+    run = sample_run("accepted")
+    entry = ScopeEntry("disk.read", msg("kept"))
+    short = replace(run, scope=Scope((), (entry,), ()))
+    left = replace(run, scope=Scope((entry,), (), ()))
+    assert _view(replace(run, scope=Scope())).partial == ()
+    assert _view(short).partial == ("Some tests were shortened: they can show a breach, but prove nothing kept.",)
+    assert _view(left).partial == ("Parts of the contract were left out of this run.",)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (0.02528, "TB", "25.28\u202fGB"),
+        (0.036, "ms", "36\u202fµs"),
+        (0.05, "Gbit/s", "50\u202fMbit/s"),
+        (0.0, "ms", "0\u202fms"),
+        (3.35, "TB/s", "3.35\u202fTB/s"),
+        (0.02, "%", "0.02\u202f%"),
+    ],
+)
+def test_a_small_fraction_of_a_unit_is_told_in_a_smaller_one(value: float, unit: str, shown: str) -> None:
+    assert numbers.quantity(value, unit, str) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "cut"),
+    [
+        ("measured 1234567 of them", 13, "measured…"),
+        ("measured 1234567", 16, "measured 1234567"),
+        ("x" * 50, 30, "x" * 29 + "…"),
+    ],
+)
+def test_a_cut_leaves_no_half_number(text: str, longest: int, cut: str) -> None:
+    assert shortened(text, longest) == cut

@@ -65,13 +65,13 @@ def lines(found: Comparison) -> Iterator[Text]:
     for d in found.facts:
         yield msg("  {where}: {before} → {after}", where=d.where, before=_shown(d.before), after=_shown(d.after))
     if found.left_out:
-        yield msg("{n} clauses were left out of one of the runs and are not compared", n=len(found.left_out))
+        yield comparison.left_out(found)
     beyond = [c for c in found.changes if c.beyond_noise]
     for c in beyond:
         before, after = format_quantity(c.before, c.unit), format_quantity(c.after, c.unit)
         relative = f"{100 * c.relative:+.1f}"
         yield msg("  {key}: {before} → {after} ({change} %)", key=c.key, before=before, after=after, change=relative)
-    yield msg("{n} of {m} measurements changed beyond noise", n=len(beyond), m=len(found.changes))
+    yield comparison.count(len(beyond), len(found.changes))
 
 
 def _word(outcome: Optional[Outcome], turn: Turn) -> Union[Text, str]:
