@@ -40,7 +40,7 @@ def check(file: Path, lang: Optional[str]) -> int:
         if why is not None:
             click.echo(f"{file}:{clause.line}: {why.render(translate)}")
     if not problems:
-        click.echo(msg("sound: {n} clauses", n=len(read.clauses)).render(translate))
+        click.echo(msg("sound; clauses: {n}", n=len(read.clauses)).render(translate))
     return 1 if problems else 0
 
 
