@@ -7,7 +7,8 @@ rhythm and prints JSON lines; ``t`` is seconds since the header's ``started_at``
 value that the card refused. Clocks and clock event reasons ten times a second, the rest once a second:
 
 - ``{"telemetry": 1, "started_at", "interval_s", "gpus": [{"uuid", "slot", "clock_sm_max_mhz", "power_enforced_w",
-  "power_default_w"}] | {"error": "NVML_ERROR_…"}, "cpus"}``;
+  "power_default_w"}] | {"error": "NVML_ERROR_…"}, "cpus"}``; a card of which no faults can be heard through NVML's
+  events has ``no_events``, the reason;
 - ``{"t", "f": [[sm_mhz, reasons]], "late": ms}``: ``late`` only where the sample came more than 20 ms after its slot;
 - ``{"t", "s": [[power_w, temperature_c, memory_temperature_c, mem_mhz, utilization_percent, memory_used_mib]]}``;
 - ``{"t", "h": {"cpu", "own", "steal" (percent of all CPUs), "available_mib", "disk_read", "disk_written", "received",
@@ -97,12 +98,21 @@ class Gpus:
             return None
 
     def _listen(self) -> None:
-        """For faults; a driver or card without events tells none."""
+        """For faults, of each card that lets itself be listened to; why the others do not is kept."""
+        self.deaf: dict[int, str] = {}
         try:
             self.events = self.nvml.nvmlEventSetCreate()
-            for handle in filter(None, self.handles):
+        except (self.nvml.NVMLError, AttributeError) as error:
+            self.deaf = dict.fromkeys(range(len(self.handles)), str(error))
+            return
+        for index, handle in enumerate(self.handles):
+            if handle is None:
+                continue
+            try:
                 self.nvml.nvmlDeviceRegisterEvents(handle, XID_EVENT, self.events)
-        except (self.nvml.NVMLError, AttributeError):
+            except (self.nvml.NVMLError, AttributeError) as error:
+                self.deaf[index] = str(error)
+        if len(self.deaf) >= sum(handle is not None for handle in self.handles):
             self.events = None
 
     def ask(self, index: int, name: str, call: Callable[[Any], Any]) -> Any:
@@ -134,7 +144,10 @@ class Gpus:
             power_default_w=lambda h: n.nvmlDeviceGetPowerManagementDefaultLimit(h) / 1000,
         )
         names = ("uuid", "slot", "clock_sm_max_mhz", "power_enforced_w", "power_default_w")
-        return [dict(zip(names, row)) for row in rows]
+        cards: list[dict[str, Any]] = [dict(zip(names, row)) for row in rows]
+        for index, why in self.deaf.items():
+            cards[index]["no_events"] = why
+        return cards
 
     def described(self) -> Any:
         """The header's cards with what a person wants to see of them."""
@@ -343,15 +356,22 @@ def most_of(found: list[tuple[float, str]]) -> Optional[list[Any]]:
 
 
 class KernelLog:
-    """Messages about GPUs from /dev/kmsg that come from now on; ``open`` is false where it may not be read."""
+    """Messages about GPUs from /dev/kmsg that come from now on; ``open`` is false where it may not be read.
 
-    def __init__(self, root: str) -> None:
+    ``after``: also those behind the message of that number, which came while nobody read. ``at``: the last one read.
+    """
+
+    def __init__(self, root: str, after: Optional[int] = None) -> None:
         self.rest = b""
+        self.at: Optional[int] = None
+        self.missed: list[str] = []
         try:
             self.file: Optional[int] = os.open(f"{root}/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            os.lseek(self.file, 0, os.SEEK_END)
         except OSError:
             self.file = None
+        old = self.new()
+        if after is not None:
+            self.missed = [line for line in old if (number_of(line) or 0) > after]
 
     @property
     def open(self) -> bool:
@@ -374,7 +394,15 @@ class KernelLog:
             self.rest += record
         whole, _, self.rest = self.rest.rpartition(b"\n")
         said = whole.decode("utf-8", "replace").split("\n")
-        return [line for line in said if any(mark in line for mark in LOG_LINES)]
+        self.at = next((n for n in map(number_of, reversed(said)) if n is not None), self.at)
+        missed, self.missed = self.missed, []
+        return [*missed, *(line for line in said if any(mark in line for mark in LOG_LINES))]
+
+
+def number_of(line: str) -> Optional[int]:
+    """The second field of ``priority,number,microseconds,flags;text``; None for a line that goes on with another."""
+    fields = line.partition(";")[0].split(",")
+    return int(fields[1]) if len(fields) > 2 and fields[1].isdigit() else None
 
 
 def pids() -> list[int]:
@@ -429,22 +457,25 @@ def main(folder: str, seconds: float) -> None:
     say({"t": since(start), "done": True})
 
 
-def answer_ticks(folder: str, root: str) -> None:
+def answer_ticks(folder: str, root: str, after: Optional[int] = None) -> None:
     """One line out for each line in, until stdin ends: the asker keeps the clock.
 
     First ``{"watch": 1, "gpus": [{…header, "name", "memory_total_mib", "slowdown_c"}] | {"error"}, "cpus",
-    "kernel_log", "events"}``. A line in is seconds since the line before it (of the first, since the start); the
-    answer is one object with ``f``, ``s``, ``c``, ``h`` and ``x`` as above, ``w`` (memory utilization, PCIe sent and
+    "kernel_log", "log_at", "events"}``. A line in is seconds since the line before it (of the first, since the start);
+    the answer is one object with ``f``, ``s``, ``c``, ``h`` and ``x`` as above, ``w`` (memory utilization, PCIe sent and
     received in kB/s, NVLink sent and received in KiB so far, CRC flit, CRC data, replay and recovery errors),
-    ``iowait`` (percent), ``disk`` and ``port`` ([name, percent busy]), ``k`` (lines of the kernel log about GPUs).
+    ``iowait`` (percent), ``disk`` and ``port`` ([name, percent busy]), ``k`` (lines of the kernel log about GPUs),
+    ``log_at`` (number of the log's last message). ``after`` is that number of a child before this one.
     """
-    gpus, host, log = Gpus(folder), Host(root), KernelLog(root)
+    log = KernelLog(root, after)  # first: the driver may take its time, and messages come meanwhile
+    gpus, host = Gpus(folder), Host(root)
     say(
         {
             "watch": 1,
             "gpus": gpus.described(),
             "cpus": os.cpu_count(),
             "kernel_log": log.open,
+            "log_at": log.at,
             "events": gpus.events is not None,
         }
     )
@@ -455,6 +486,7 @@ def answer_ticks(folder: str, root: str) -> None:
             # The kernel log holds every Xid, the events only the critical ones: never both.
             found["x"] = [] if log.open else gpus.faults()
         found["k"] = log.new()
+        found["log_at"] = log.at
         say(found)
 
 
@@ -497,7 +529,11 @@ def arguments(argv: Iterable[str]) -> tuple[str, float]:
 
 if __name__ == "__main__":
     if sys.argv[2:3] == ["ticks"]:
-        answer_ticks(sys.argv[1], sys.argv[3].rstrip("/") if len(sys.argv) > 3 else "")
+        answer_ticks(
+            sys.argv[1],
+            sys.argv[3].rstrip("/") if len(sys.argv) > 3 else "",
+            int(sys.argv[4]) if len(sys.argv) > 4 else None,
+        )
     else:
         main(*arguments(sys.argv[1:]))
     os._exit(0)  # nvmlShutdown may hang on a lost GPU

@@ -40,13 +40,17 @@ class Card:
 
 @dataclass(frozen=True)
 class Head:
-    """``error``: why there are no GPUs. ``kernel_log``, ``events``: where Xids can be seen."""
+    """``error``: why there are no GPUs. ``kernel_log``, ``events``: where Xids can be seen.
+
+    ``log_at``: number of the kernel log's last message.
+    """
 
     cards: tuple[Card, ...]
     error: Optional[str]
     cpus: Optional[int]
     kernel_log: bool
     events: bool
+    log_at: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -63,13 +67,14 @@ class Fault:
 class Look:
     """``gpus``: :data:`VALUES` by name for each card, None for what it refused; ``host``: :data:`HOST` by name.
 
-    ``busy``: of ``disk`` and ``port`` the busiest one with its percent.
+    ``busy``: of ``disk`` and ``port`` the busiest one with its percent. ``log_at`` as in :class:`Head`.
     """
 
     gpus: tuple[Mapping[str, Optional[float]], ...]
     host: Mapping[str, Optional[float]]
     busy: Mapping[str, tuple[str, float]]
     faults: tuple[Fault, ...] = ()
+    log_at: Optional[int] = None
 
 
 def parse_head(line: str) -> Head:
@@ -83,7 +88,7 @@ def parse_head(line: str) -> Head:
     cpus = found.get("cpus")
     return Head(
         cards, error, None if cpus is None else whole(cpus, "cpus"), found.get("kernel_log") is True,
-        found.get("events") is True,
+        found.get("events") is True, _place(found),
     )  # fmt: skip
 
 
@@ -104,7 +109,11 @@ def parse_look(line: str, head: Head) -> Look:
             name, percent = sequence(found[kind], kind)
             busy[kind] = (text(name, kind), number(percent, kind))
     told = {name: _maybe(host.get(name), name) for name in HOST}
-    return Look(tuple(gpus), told, busy, (*_events(found, head), *_logged(found)))
+    return Look(tuple(gpus), told, busy, (*_events(found, head), *_logged(found)), _place(found))
+
+
+def _place(found: Mapping[str, Any]) -> Optional[int]:
+    return None if found.get("log_at") is None else whole(found["log_at"], "log_at")
 
 
 def _object(line: str) -> Mapping[str, Any]:

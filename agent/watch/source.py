@@ -35,12 +35,13 @@ class Unanswered(Exception):
 
 @dataclass
 class Child:
-    """One child. ``root``: where /proc, /sys and /dev/kmsg are read."""
+    """One child. ``root``: where /proc, /sys and /dev/kmsg are read; ``log_at``: the kernel's last message read."""
 
     folder: Path
     root: str = ""
     start_s: float = START_S
     answer_s: float = ANSWER_S
+    log_at: Optional[int] = None
 
     def __post_init__(self) -> None:
         """Raises :class:`Unanswered`."""
@@ -48,6 +49,7 @@ class Child:
         try:
             script.write_bytes(probes.source(PROBE))
             argv = [sys.executable, "-I", str(script), probes.pynvml_folder(), "ticks", self.root]
+            argv += [] if self.log_at is None else [str(self.log_at)]
             self._dialogue = Dialogue(argv)
         except OSError as error:
             raise Unanswered(str(error)) from error
@@ -119,14 +121,16 @@ class Source:
     def __iter__(self) -> Iterator[Union[Started, Looked, Silent]]:
         """:class:`Started`, :class:`Looked` and :class:`Silent` as they come."""
         done = 0
+        log_at: Optional[int] = None  # what came while a child hung is told by the next one
         with tempfile.TemporaryDirectory(prefix="accept-watch-") as scratch:
             while self.looks is None or done < self.looks:
                 begun = self.clock.monotonic()
                 try:
-                    child = Child(Path(scratch), self.root, self.start_s, self.answer_s)
+                    child = Child(Path(scratch), self.root, self.start_s, self.answer_s, log_at)
                 except Unanswered:
                     yield from self._given_up(begun)
                     continue
+                log_at = child.head.log_at if log_at is None else log_at
                 try:
                     yield Started(self.clock.time(), child.head)
                     last = slot = self.clock.monotonic()
@@ -134,7 +138,7 @@ class Source:
                         slot = self._wait(slot)
                         asked = self.clock.monotonic()
                         look = child.look(asked - last)
-                        last = asked
+                        last, log_at = asked, look.log_at
                         done += 1
                         self._pause = PAUSE_S
                         yield Looked(self.clock.time(), look)

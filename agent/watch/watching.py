@@ -81,7 +81,7 @@ class Watching:
             self._silent_since = None
             yield from self._kept(Event(step.t, "heard", None, {"seconds": gone}))
         events = self._watcher.see(step.t, step.look)
-        yield from self._kept(Seen(step.t, replace(step.look, faults=())))  # they are events
+        yield from self._kept(Seen(step.t, replace(step.look, faults=(), log_at=None)))  # they are events
         for event in events:
             if event.kind == "xid":
                 key = (event.subject or "", event.values["xid"] or 0)

@@ -52,6 +52,7 @@ class Script:
     stat: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # busy, idle, steal
     disk_ms: float = 0.0
     received: float = 0.0
+    messages: int = 1
 
     def __post_init__(self) -> None:
         self.root = self.node.path / "watched"
@@ -93,8 +94,9 @@ class Script:
         if isinstance(change, Busy):
             self.busy = change
         elif isinstance(change, str):
+            self.messages += 1
             with (self.root / "dev/kmsg").open("a") as log:
-                log.write(f"6,2,{self.now * 1e6:.0f},-;{change}\n")
+                log.write(f"6,{self.messages},{self.now * 1e6:.0f},-;{change}\n")
         else:
             self.answers = change
             self._say()

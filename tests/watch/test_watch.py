@@ -147,11 +147,12 @@ def test_ctrl_c_is_the_usual_end(node: Built, tmp_path: Path) -> None:
 
 
 def test_a_driver_that_hangs_is_said_and_the_watch_goes_on(node: Built, tmp_path: Path) -> None:
-    script = Script(node, {100: [("* nvmlDeviceGetPowerUsage hang",)], 130: [()]})
+    xid = f"NVRM: Xid (PCI:{node.node.cards[3].slot[:-2]}): 119, pid=1, name=p, Timeout waiting for RPC from GSP"
+    script = Script(node, {100: [("* nvmlDeviceGetPowerUsage hang",)], 104: [xid], 130: [()]})
     source = script.source(5.0, 60)
     source.answer_s = 0.5
     found = [(e.t - EPOCH, e.kind) for e in events(list(Watching(5.0, tmp_path).follow(source)))]
-    assert [kind for _, kind in found] == ["silent", "heard"]
+    assert [kind for _, kind in found] == ["silent", "heard", "xid"], "what the kernel said meanwhile, once"
     assert found[0][0] == pytest.approx(100, abs=6)
     assert found[1][0] >= 130
     assert found[1][0] <= 180
