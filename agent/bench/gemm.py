@@ -270,6 +270,7 @@ def _block(timing: Timing, measured: Gemm, ran: WorkerResult, device: Device, bi
         "ended_at": timing.ended_at,
         "max_error": timing.max_error,
         "row_error": timing.row_error,
+        "cuda": ran.versions.get("cuda"),
         **({} if bits is None else {"bits": {"inputs": bits.inputs, "product": bits.product}}),
         **conditions(ran.telemetry, seen_as(ran, device), timing.started_at, timing.ended_at),
     }

@@ -13,7 +13,7 @@ from agent.bench.step import Step
 from agent.catalogue import DTYPES as CATALOGUE_DTYPES
 from agent.catalogue import Dtype, Model
 from agent.checks._api import Case
-from agent.checks._judge import rate
+from agent.checks._judge import rate, version_key
 from agent.checks._measured import catalogue_limit, likely_cause, models
 from agent.grammar import Section, flops, percent
 from agent.model import Again, Attempt, Clause, Finding, Limit, Measurement
@@ -28,6 +28,16 @@ GRAMMAR = Section(
     },
 )
 FACTS = ("gpus", "processes", "pythons")
+# The first CUDA whose cuBLAS has kernels for a generation (NVIDIA's release notes); older ones run those before it.
+LEAST_CUDA: Mapping[str, str] = {
+    "8.0": "11.0",
+    "8.6": "11.1",
+    "8.9": "11.8",
+    "9.0": "11.8",
+    "10.0": "12.8",
+    "10.3": "12.9",
+    "12.0": "12.8",
+}
 OTHER_BITS = "other-bits"
 REPEATS = 3  # attempts until a wrong product is held to be the card's or not
 
@@ -71,6 +81,7 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
 def _one(clause: Clause, case: Case, subject: str, limit: Limit) -> Finding:
     found = likely_cause(rate(clause, case, subject=subject, limit=limit), case)
     taken = case.measured[f"{clause.key}@{subject}"]
+    found = _by_old_software(found, case)
     if isinstance(taken, Measurement):
         found = _other_bits(found, clause, case, taken)
     wrong = _wrong(taken) if isinstance(taken, Measurement) else 0
@@ -96,6 +107,31 @@ def _one(clause: Clause, case: Case, subject: str, limit: Limit) -> Finding:
         reason = msg("wrong products in {wrong} of {made} attempts", wrong=wrong, made=made)
     again: Optional[Again] = "repeat" if wrong == 1 and made < REPEATS else None
     return replace(found, outcome="inconclusive", reason_code=WRONG, reason=reason, again=again)
+
+
+def _by_old_software(found: Finding, case: Case) -> Finding:
+    """A cuBLAS that came before a card does not know its kernels: a shortfall then says nothing of the card."""
+    taken = case.measured.get(found.measurements[0]) if found.measurements else None
+    if found.outcome != "fail" or found.reason_code != "below-limit" or not isinstance(taken, Measurement):
+        return found
+    cuda = taken.attempts[-1].blocks[0].conditions.get("cuda") if taken.attempts[-1].blocks else None
+    known = models(case).get(found.subject or "", ())
+    needed = [(LEAST_CUDA[c], m) for m in known if (c := m.compute_capability) in LEAST_CUDA]
+    if not cuda or not needed:
+        return found
+    least, model = max(needed, key=lambda n: version_key(n[0]))
+    if version_key(str(cuda)) >= version_key(least):
+        return found
+    reason = msg(
+        "CUDA {cuda} of this torch is older than the {least} that a {model} needs for its full rate",
+        cuda=str(cuda),
+        least=least,
+        model=model.title,
+    )
+    grant = msg(
+        "a torch that is built for CUDA {least} or newer, or --python with an interpreter that has one", least=least
+    )
+    return replace(found, outcome="inconclusive", reason_code="old-software", reason=reason, grant=grant, again=None)
 
 
 def _other_bits(found: Finding, clause: Clause, case: Case, taken: Measurement) -> Finding:

@@ -181,3 +181,22 @@ class TestBits:
         monkeypatch.setattr(gemm, "models", lambda case: {})
         found = self.judged(self.computed(A, "11"), self.computed(B, "11"), self.computed(C, "22", "22"))
         assert {f.outcome for f in found.values()} == {"pass"}
+
+
+@pytest.mark.parametrize(
+    ("cuda", "outcome"), [("11.7", "inconclusive"), ("11.8", "fail"), ("12.4", "fail"), (None, "fail")]
+)
+def test_a_cublas_older_than_the_card_convicts_nobody(
+    cuda: Optional[str], outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    h100 = catalogue.load().get("h100-sxm5-80gb")
+    assert h100 is not None
+    monkeypatch.setattr(gemm, "models", lambda case: {A: (h100,)})
+    blocks = tuple(Block(500.0, (500.0,), (), {"cuda": cuda}) for _ in range(6))
+    one = replace(attempt(500), blocks=blocks)
+    (found,) = judge(measured(A, one, one))
+    assert found.outcome == outcome
+    if outcome == "inconclusive":
+        assert found.reason_code == "old-software"
+        assert "older than the 11.8" in str(found.reason)
+        assert "CUDA 11.8" in str(found.grant)
