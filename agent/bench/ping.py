@@ -36,6 +36,10 @@ TCP_TIMEOUT_S = 3.0
 TCP_CODE = "tcp-instead-of-icmp"
 REPEATS: Mapping[Depth, int] = {"quick": REPETITIONS, "standard": REPETITIONS, "deeper": REPETITIONS_DEEPER}
 _KINDS: Mapping[str, MissingKind] = {"denied": "denied", "tool_missing": "no-tool", "option": "unsupported"}
+_GRANTS: Mapping[str, Text] = {
+    "denied": msg("let this user send ICMP (cap_net_raw, or net.ipv4.ping_group_range)"),
+    "tool_missing": msg("install {tool}", tool="ping"),
+}
 
 Name = Literal["latency", "jitter", "loss"]
 
@@ -148,7 +152,7 @@ def _ping(host: Host, probe: str, target: str, count: int, interval: float) -> U
     except ParseError as error:
         code = "interval" if re.search(r"minimal interval|too short", ran.stderr) else error.kind
         detail = msg("ping {host}: {said}", host=target, said=error.line or error.message)
-        grant = msg("let this user send ICMP (cap_net_raw, or net.ipv4.ping_group_range)") if code == "denied" else None
+        grant = _GRANTS.get(code)
         return Failed(code, Missing(_KINDS.get(code, "failed"), detail, ran.cited, grant))
 
 

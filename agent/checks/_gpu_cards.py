@@ -115,8 +115,12 @@ def _card(gpu: Gpu, facts: GpusFacts, catalogue: Catalogue) -> Card:
 
 
 def _answers(gpu: Gpu, facts: GpusFacts) -> bool:
-    """nvidia-smi still prints the name of a card that is lost; what NVML says of the others counts more."""
-    if any(other.nvml.there for other in facts.gpus):
+    """nvidia-smi still prints the name of a card that is lost; what NVML says of the others counts more.
+
+    A card that our own child did not come to has not been asked by NVML at all: then nvidia-smi's word stands.
+    """
+    not_read = gpu.nvml.absent is not None and gpu.nvml.absent.kind == "interrupted"
+    if any(other.nvml.there for other in facts.gpus) and not not_read:
         return gpu.nvml.there
     lost = gpu.smi.get("lost")
     return gpu.smi.there and not (isinstance(lost, Known) and lost.value)

@@ -15,7 +15,7 @@ from agent.facts import gpu_share
 from agent.facts.gpu_share import GpuShareFacts
 from agent.facts.gpus import GpusFacts
 from agent.model import Severity
-from agent.reading import Missing
+from agent.reading import Known, Missing
 from agent.text import msg
 
 
@@ -66,7 +66,7 @@ def foreign(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
     unknown = next((u.unknown for u in users.values() if u.unknown is not None), None)
     if unknown is None and not answering:
         unknown = nobody(case)
-    return Looked(tuple(bad), msg("the driver lists nobody else on the cards"), unknown, facts.sources["nvml"].evidence)
+    return Looked(tuple(bad), msg("the driver lists nobody else on the cards"), unknown, _told(facts))
 
 
 def unowned(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
@@ -83,7 +83,7 @@ def unowned(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
     if not answering:
         unknown = nobody(case)
     fine = msg("no more memory is in use than firmware takes")
-    return Looked(tuple(bad), fine, unknown, facts.sources["nvml"].evidence)
+    return Looked(tuple(bad), fine, unknown, _told(facts))
 
 
 def hard_faults(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
@@ -101,3 +101,9 @@ def hard_faults(case: Case, cards: Sequence[Card], facts: GpusFacts) -> Looked:
 
 def _evidence(found: Sequence[Sign]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(e for s in found for e in s.evidence))
+
+
+def _told(facts: GpusFacts) -> tuple[str, ...]:
+    """The evidence of the source that told of the cards: nvidia-smi's where NVML gave nothing."""
+    heard = (facts.sources[name] for name in ("nvml", "smi"))
+    return next((r.evidence for r in heard if isinstance(r, Known)), facts.sources["nvml"].evidence)

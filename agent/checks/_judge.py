@@ -163,6 +163,9 @@ def fact(
         return unreadable(clause, reading, subject, notes=notes)
     promise = clause.promise
     value = reading.value
+    if compare is compare_versions and not version_key(str(value)):
+        detail = msg("“{text}” is no version", text=str(value)[:60])
+        return unreadable(clause, Missing("unparsable", detail, reading.evidence), subject, notes=notes)
     if isinstance(value, (int, float)) and not isinstance(value, bool) and unit and promise.unit:
         value = convert(float(value), unit, promise.unit)
     kept = compare(promise, value)

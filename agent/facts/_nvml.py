@@ -9,11 +9,14 @@ from typing import Optional, Union
 from agent import probes
 from agent.facts._slot import order
 from agent.host import Host, Ran
-from agent.reading import Known, Missing, Reading
+from agent.reading import Known, Missing, MissingKind, Reading
 from agent.text import msg
 from agent.tools import ParseError, nvml
 from agent.tools._source import Source
 from agent.tools.nvml import Nvml, NvmlGpu
+
+NOT_READ: MissingKind = "interrupted"
+"""Of a GPU that no child of ours came to: this says nothing about the GPU."""
 
 Answer = Union[Nvml, Missing]
 """What NVML said, or why not even its first line came."""
@@ -26,7 +29,7 @@ def ask(host: Host) -> Answer:
     for number in range(1, nvml.CHILDREN + 1):
         part = _child(host, number, {i for p in parts for i in p.gpus} - skipped, skipped)
         if isinstance(part, Missing):
-            return nvml.merge(parts) if parts else part
+            return _all_said(nvml.merge(parts)) if parts else part
         parts.append(part)
         culprit = _culprit(nvml.merge(parts), part, skipped)
         if culprit is None:
@@ -74,7 +77,7 @@ def _all_said(found: Nvml) -> Nvml:
     if found.hung is not None:
         why = nvml.timed_out(found.hung, evidence)
     else:
-        why = found.ended or Missing("failed", msg("NVML's child ended before it read this GPU"), evidence)
+        why = found.ended or Missing(NOT_READ, msg("NVML's child ended before it read this GPU"), evidence)
     gpus = {
         i: found.gpus.get(i) or NvmlGpu(i, None, Source("nvml", {}, why)) for i in range(min(found.count.value, 256))
     }

@@ -105,6 +105,10 @@ def _devices(files: Files) -> Reading[Mapping[str, Hca]]:
     if not files.recorded:
         return _not_recorded(files)
     names = [path.rpartition("/")[2] for path in files.match(f"{_CLASS}/*")]
+    if not names and not files.exists("/sys/module"):
+        # A hidden or unmounted /sys lists nothing at all: that no card is there would be our guess.
+        grant = msg("mount {path} so that it can be read", path="/sys")
+        return Missing("denied", msg("{path} is hidden in this environment", path="/sys"), files.cited, grant)
     if not names:
         return Missing("not-there", msg("the kernel shows no RDMA devices"), files.cited)
     return Known({name: _device(files, name) for name in names}, files.cited)

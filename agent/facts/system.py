@@ -137,6 +137,13 @@ _ENGINE_MARKS = {
 _MARKS = (*_ENGINE_MARKS, "/proc/self")
 
 
+def _release(text: str) -> str:
+    """``5.15.0-126-generic`` as it stands; anything else is no kernel."""
+    if re.match(r"\d+\.\d+", text) is None:
+        raise ParseError("unparsable", "not a kernel's release", text)
+    return text
+
+
 def collect(host: Host, asked: Asked) -> SystemFacts:
     """Reads files and asks for versions; the daemon of Docker is asked only through its client."""
     files = host.read("system", _FILES, names=_MARKS)
@@ -145,7 +152,7 @@ def collect(host: Host, asked: Asked) -> SystemFacts:
     pids = _cgroup.pids_limit(_cgroup.collect(host, ["pids"], "cgroup-pids"))
     return SystemFacts(
         os=_os(files),
-        kernel=files.text("/proc/sys/kernel/osrelease"),
+        kernel=parsed(files.text("/proc/sys/kernel/osrelease"), _release, "/proc/sys/kernel/osrelease"),
         hostname=files.text("/proc/sys/kernel/hostname"),
         machine=_machine(files),
         boot_id=files.text("/proc/sys/kernel/random/boot_id"),

@@ -61,5 +61,8 @@ def test_a_software_device_has_no_slot(node: Node) -> None:
 def test_none_and_not_recorded_are_two_things(node: Node) -> None:
     missing(rdma.collect(node.replay(), Asked()).devices, "not-recorded")
     facts = rdma.collect(node.host(), Asked())
-    missing(facts.devices, "not-there")
+    hidden = missing(facts.devices, "denied")
+    assert hidden.grant is not None
     missing(facts.modules, "not-there")
+    (node.root / "sys/module").mkdir(parents=True)
+    missing(rdma.collect(node.host(), Asked()).devices, "not-there")
