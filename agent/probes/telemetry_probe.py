@@ -462,8 +462,8 @@ def answer_ticks(folder: str, root: str, after: Optional[int] = None) -> None:
 
     First ``{"watch": 1, "gpus": [{…header, "name", "memory_total_mib", "slowdown_c"}] | {"error"}, "cpus",
     "kernel_log", "log_at", "events"}``. A line in is seconds since the line before it (of the first, since the start);
-    the answer is one object with ``f``, ``s``, ``c``, ``h`` and ``x`` as above, ``w`` (memory utilization, PCIe sent and
-    received in kB/s, NVLink sent and received in KiB so far, CRC flit, CRC data, replay and recovery errors),
+    the answer is one object with ``f``, ``s``, ``c``, ``h`` and ``x`` as above, ``w`` (memory utilization, PCIe sent
+    and received in kB/s, NVLink sent and received in KiB so far, CRC flit, CRC data, replay and recovery errors),
     ``iowait`` (percent), ``disk`` and ``port`` ([name, percent busy]), ``k`` (lines of the kernel log about GPUs),
     ``log_at`` (number of the log's last message). ``after`` is that number of a child before this one.
     """

@@ -201,7 +201,8 @@ def _lines(data: Data, t: Translate) -> Iterator[str]:
         yield ""
         for e in data["events"]:
             run = msg("run {n}", n=e["run"])
-            yield f"- {_say(t, run)}: {_cell(e['said'])}"
+            owner = f" ({_cell(e['subject'])})" if e["kind"] in ("growth", "cleared") else ""
+            yield f"- {_say(t, run)}: {_cell(e['said'])}{owner}"
         yield ""
     if data["series"]:
         heads = [msg("Number"), msg("Median"), msg("Limit"), msg("Evening drop"), msg("Change over the trial")]

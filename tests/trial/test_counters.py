@@ -169,3 +169,6 @@ def test_two_runs_on_a_node_show_which_card_got_worse(tmp_path: Path) -> None:
         (2, logged.slot, "Xid 63 (memory row remapped) in the kernel log rose from 0 to 1"),
     }
     assert report.code == 1
+    for kind in ("md", "html"):
+        text = accept("trial", "report", "runs", "--format", kind, cwd=tmp_path).out
+        assert all(card.slot in text for card in (bad, linked, logged))
