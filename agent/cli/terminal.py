@@ -167,8 +167,13 @@ def show_run(terminal: Terminal, run: Run) -> None:
     """Broken promises, then what could not be decided, then the headline and the verdict."""
     order = [f for f in run.findings if f.outcome == "fail"]
     order += [f for f in run.findings if f.outcome == "inconclusive"]
-    order += [f for f in run.findings if f.outcome == "pass"]
+    order += [f for f in run.findings if f.outcome == "pass" and f.severity == "breach"]
+    beside = [f for f in run.findings if f.outcome == "pass" and f.severity == "advisory"]
+    order += beside
     for f in order[:SHOWN_FINDINGS]:
+        # What the headline does not count stands apart from what it does.
+        if beside and f is beside[0]:
+            terminal.say(msg("also looked at, nothing wrong:"))
         terminal.raw(finding_line(f, terminal.translate), looks.of_outcome(f.outcome, f.severity).colour)
     if len(order) > SHOWN_FINDINGS:
         terminal.say(msg("… and {n} more in the report", n=len(order) - SHOWN_FINDINGS))
