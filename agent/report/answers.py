@@ -391,7 +391,7 @@ def _lanes(case: _Case) -> Iterable[Text]:
 
 
 def _tool(case: _Case) -> Iterable[Text]:
-    yield msg("Each line says how to get the number by hand. With the trade's own tools:")
+    yield msg("Where a number can be had by hand, its line says how. With the trade's own tools:")
     shown = 0
     for f in _one_a_clause(case.broken):
         tool = industry.command(f, case.run) or byhand.command(f, case.run)

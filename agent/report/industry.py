@@ -28,7 +28,7 @@ _IPERF3 = "iperf3 -c SERVER -p 5201 -t 30 -O 2 -P 8"
 
 # No hole for a GPU's number here: what it tells each GPU, it tells all of them.
 _TOOLS: Mapping[str, str] = {
-    "gpu.pcie": "nvbandwidth -t host_to_device_memcpy_ce & nvidia-smi {i} -q -d PERFORMANCE; lspci -vv -s {slot}",
+    "gpu.pcie": "nvbandwidth -t host_to_device_memcpy_ce & sleep 5; lspci -vv -d 10de: | grep LnkSta:",
     "gpu.nvlink": "dcgmi nvlink -s",
     "gpu.condition": "dcgmi diag -r 1",
     "gpu.clocks": "dcgmi dmon -e 100,112,155 -c 30",
