@@ -1,9 +1,9 @@
 """How to reproduce a number with the tool that the trade knows: by clause a command to paste, its holes filled.
 
 The agent does not run these: they are what a vendor's engineer trusts. Where the agent itself measured with such a
-tool (fio, iperf3), the command is the one it ran, with a file and an output that suit a person. Holes are ``{slot}``
-(PCI slot of the GPU), ``{index}`` (its number), ``{entry}`` (path, host or address of the clause) and ``{gpus}`` (how
-many the machine has).
+tool (fio, iperf3), the command is the one it ran, with a file and an output that suit a person. Holes are ``{i}``
+(the option that names the GPU), ``{entry}`` (path, host or address of the clause) and ``{gpus}`` (how many the machine
+has).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def filled(template: str, finding: Finding, run: Run, several: bool = False) -> 
     template = template.replace("{i} ", "" if index is None else "-i {index} ").replace(
         " {i}", "" if index is None else " -i {index}"
     )
-    holes = {"{slot}": slot, "{index}": index, "{entry}": split(finding.clause)[1], "{gpus}": len(gpus) or None}
+    holes = {"{index}": index, "{entry}": split(finding.clause)[1], "{gpus}": len(gpus) or None}
     for hole, value in holes.items():
         shown = hole[1:-1].upper() if value is None else quoted(str(value))
         template = template.replace(hole, shown)
