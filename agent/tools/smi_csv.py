@@ -37,6 +37,7 @@ COLUMNS = (
 )
 ARGV = ("nvidia-smi", f"--query-gpu={','.join(COLUMNS)}", "--format=csv")
 TIMEOUT_S = 60.0
+_SAMPLE = 2000
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class SmiCsv:
 def parse(text: str, columns: Optional[Sequence[str]] = None) -> SmiCsv:
     """The table; ``columns`` names what was asked for where the header was switched off."""
     lines = [line.strip() for line in clean(text).split("\n")]
+    if len(lines) > _SAMPLE + 1:  # a long foreign text is refused before all of it is looked at
+        parse("\n".join(lines[:_SAMPLE]) + "\n", columns)
     lost = tuple(found for found in map(lost_gpu, lines) if found)
     rest = [line for line in lines if line and not lost_gpu(line)]
     notes = [line for line in rest if _is_note(line)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -66,3 +67,12 @@ def test_every_corpus_table() -> None:
             assert value == (None if want == "[N/A]" else float(number[0]) if number else want), (case, fact)
         read += 1
     assert read >= 5
+
+
+def test_a_long_foreign_text_is_refused_at_once() -> None:
+    line = "[12345.678901] usb 1-1: new high-speed USB device number 2 using xhci_hcd\n"
+    started = time.monotonic()
+    assert attempt(smi_csv.parse, line * 400_000) is None
+    assert time.monotonic() - started < 15
+    log = "timestamp, index, power.draw [W]\n" + "2026/01/02 03:04:05.000, 0, 61.20 W\n" * 5000
+    assert attempt(smi_csv.parse, log.replace(", index", "").replace(", 0,", ",")) is not None
