@@ -137,6 +137,11 @@ class TwoHosts:
         limit = ("tbf", "rate", rate, "burst", "64kb", "latency", "50ms")
         self.shell(namespace, "tc", "qdisc", "replace", "dev", self.device, "root", *limit)
 
+    def police(self, namespace: str, rate: str, burst: str = "256kb") -> None:
+        """Drop what this host sends beyond the rate, with little queueing, as a policer does."""
+        limit = ("tbf", "rate", rate, "burst", burst, "limit", "512kb")
+        self.shell(namespace, "tc", "qdisc", "replace", "dev", self.device, "root", *limit)
+
     def filter(self, namespace: str, rules: str) -> None:
         """nftables rules for what arrives at this host, one a line."""
         table = f"table inet t {{ chain c {{ type filter hook input priority 0; policy accept;\n{rules}\n}}\n}}\n"
@@ -144,8 +149,8 @@ class TwoHosts:
 
 
 @contextmanager
-def two_hosts(rate: Optional[str] = None, delay_ms: Optional[int] = None) -> Iterator[TwoHosts]:
-    """Two hosts, both directions limited to ``rate``, with ``delay_ms`` one way (by vde2)."""
+def two_hosts(rate: Optional[str] = None, delay_ms: Optional[int] = None, spread_ms: int = 0) -> Iterator[TwoHosts]:
+    """Two hosts, both directions limited to ``rate``, with ``delay_ms`` ± ``spread_ms`` one way (by vde2)."""
     tag = f"acc{os.getpid()}n{next(_NUMBER)}"
     near, far = f"{tag}a", f"{tag}b"
     with ExitStack() as stack:
@@ -154,7 +159,7 @@ def two_hosts(rate: Optional[str] = None, delay_ms: Optional[int] = None) -> Ite
             _run("ip", "netns", "add", namespace)
             stack.callback(_run, "ip", "netns", "del", namespace)
         hosts = TwoHosts(near, far, "t0", folder, stack)
-        _wire(hosts) if delay_ms is None else _delayed(hosts, delay_ms)
+        _wire(hosts) if delay_ms is None else _delayed(hosts, f"{delay_ms}+{spread_ms}" if spread_ms else f"{delay_ms}")
         for namespace, addresses in ((near, NEAR), (far, FAR)):
             hosts.shell(namespace, "ip", "link", "set", "lo", "up")
             for address in addresses:
@@ -170,7 +175,7 @@ def _wire(hosts: TwoHosts) -> None:
     _run("ip", "link", "add", "t0", "netns", hosts.near, *peer)
 
 
-def _delayed(hosts: TwoHosts, delay_ms: int) -> None:
+def _delayed(hosts: TwoHosts, delay_ms: str) -> None:
     """A virtual switch at each end and a delaying wire between them."""
     for namespace in (hosts.near, hosts.far):
         # The wire is made of datagram sockets; the default queue of ten drops whenever a core is busy.
@@ -184,7 +189,7 @@ def _delayed(hosts: TwoHosts, delay_ms: int) -> None:
     ends = f"{hosts.folder / hosts.near}:{hosts.folder / hosts.far}"
     manage = ("-M", str(hosts.folder / "manage"))
     hosts.shell(
-        hosts.near, *PROMPT, "wirefilter", "--daemon", "-v", ends, "-d", str(delay_ms), *manage, "--pidfile", str(pid)
+        hosts.near, *PROMPT, "wirefilter", "--daemon", "-v", ends, "-d", delay_ms, *manage, "--pidfile", str(pid)
     )
     hosts.stack.callback(_end_pid, pid)
 

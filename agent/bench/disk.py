@@ -73,13 +73,16 @@ MEASURED = frozenset(n for t in TASKS for n in t.names)
 _READS_ONLY = frozenset({"read", "read_iops", "read_p99"})
 
 
-def step(path: str, keys: Mapping[str, str], ground: Ground = UNKNOWN_GROUND) -> Step:
-    """The step for one path; ``keys`` maps clause names (see :data:`MEASURED`) to measurement keys."""
+def step(path: str, keys: Mapping[str, str], ground: Ground = UNKNOWN_GROUND, shut: bool = False) -> Step:
+    """The step for one path; ``keys`` maps clause names (see :data:`MEASURED`) to measurement keys.
+
+    ``shut``: the path is known not to be there, or to be closed to this user: the step costs nothing and says so.
+    """
     return Step(
         name=f"disk[{path}]",
         keys=tuple(keys.values()),
         load="disk",
-        cost=lambda depth: _cost(keys, depth),
+        cost=lambda depth: Cost(0.0) if shut else _cost(keys, depth),
         execute=lambda host, look: _execute(host, look, path, keys, ground),
         settle_s=5.0,
     )

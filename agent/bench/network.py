@@ -42,6 +42,7 @@ CPU_FULL_PERCENT = 90.0
 THREADS_SINCE = (3, 16)
 CONNECT_TIMEOUT_SINCE = (3, 3)
 BIND_DEV_SINCE = (3, 10)
+SEGMENT = 1500  # bytes of a TCP segment on the wire, at most, where the way is not wider
 FAST = 1e9  # bit/s; from here on one TCP stream is seldom enough
 
 _KINDS: Mapping[str, MissingKind] = {
@@ -198,7 +199,12 @@ def step(entry: Entry) -> Step:
 
 
 def cost(entry: Entry, depth: Depth) -> Cost:
-    """Wall clock and traffic of one execution, at the promised rate (a faster line moves more, up to the cap)."""
+    """Wall clock and traffic of one execution, at the promised rate (a faster line moves more, up to the cap).
+
+    Without a server there is nothing to run.
+    """
+    if not entry.servers:
+        return Cost(0.0)
     plan = PLANS[depth]
     screening = len(entry.servers) * (SCREEN_S + CONNECT_S)
     seconds = sum(screening + plan.repetitions * (plan.seconds + plan.omit_s + CONNECT_S) for _ in entry.promised)
@@ -379,7 +385,9 @@ def _taken(
     )
     # A test that tells no bytes could not be told from somebody else's traffic.
     moved = [test.course.moved for test in tests if test.course.moved is not None]
-    aside = neighbours.on_net(window, direction, sum(moved) if len(moved) == len(tests) else None)
+    # What a policer drops we send again: our own traffic, though it is no payload.
+    again = sum(test.result.retransmits or 0 for test in tests) * SEGMENT if direction == "upload" else 0
+    aside = neighbours.on_net(window, direction, sum(moved) + again if len(moved) == len(tests) else None)
     return Taken(neighbours.told(attempt, aside), "B/s", "median of repetitions")
 
 

@@ -62,7 +62,9 @@ def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
     for path in paths:
         keys = {c.name: c.key for c in clauses if c.settings["path"] == path and c.name in bench.MEASURED}
         if keys and _in_memory(case, path) is None:
-            yield bench.step(path, keys, _ground(_facts(case, path)))
+            space = _facts(case, path).space
+            shut = isinstance(space, Missing) and space.kind in ("not-there", "denied")
+            yield bench.step(path, keys, _ground(_facts(case, path)), shut)
 
 
 def _ground(facts: DiskFacts) -> Ground:

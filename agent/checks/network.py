@@ -8,11 +8,12 @@ from typing import Optional
 
 from agent import stats
 from agent.bench import network as bench
+from agent.bench import path_mtu
 from agent.bench.step import Step
 from agent.checks import _far_end
 from agent.checks._api import Case
 from agent.checks._judge import pending_trial, unsupported
-from agent.checks._network_facts import FACT_JUDGES
+from agent.checks._network_facts import FACT_JUDGES, along_the_way
 from agent.grammar import Section, count, flag, interface, label, list_of, percent, rate, server
 from agent.model import Clause, Finding, Measurement
 from agent.quantity import convert
@@ -36,10 +37,16 @@ OVER_DAYS = ("dedicated", "evening_drop")
 
 
 def steps(clauses: Sequence[Clause], case: Case) -> Iterable[Step]:
-    """One step an entry that promises a rate."""
+    """One step an entry that promises a rate; one where an MTU is promised and a server tells the way."""
     measured = [c for c in clauses if c.name in DIRECTIONS]
     for name in dict.fromkeys(str(c.settings["name"]) for c in measured):
         yield bench.step(entry_of([c for c in measured if c.settings["name"] == name]))
+    for clause in clauses:
+        servers = tuple(str(s) for s in clause.settings.get("servers") or ())
+        if clause.name == "mtu" and servers:
+            size = clause.promise.value[0] if isinstance(clause.promise.value, tuple) else clause.promise.value
+            named = clause.settings.get("interface")
+            yield path_mtu.step(str(clause.settings["name"]), servers, int(size), named)
 
 
 def entry_of(clauses: Sequence[Clause]) -> bench.Entry:
@@ -62,7 +69,8 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterable[Finding]:
         if clause.name in DIRECTIONS:
             yield _rate(clause, case)
         elif clause.name in FACT_JUDGES:
-            yield FACT_JUDGES[clause.name](clause, case.facts["network"])
+            found = FACT_JUDGES[clause.name](clause, case.facts["network"])
+            yield along_the_way(found, case.measured.get(clause.key)) if clause.name == "mtu" else found
         elif clause.name in OVER_DAYS:
             yield pending_trial(clause)
         else:

@@ -12,15 +12,19 @@ from typing import Optional
 import pytest
 
 from agent.bench import network as bench
+from agent.bench import path_mtu
 from agent.bench import ping as ping_bench
 from agent.bench.step import Look
 from agent.checks import network, ping
+from agent.checks._judge import finding
+from agent.checks._network_facts import along_the_way
 from agent.evidence import Store
 from agent.host import Ran, ReplayHost
-from agent.model import Finding, Taken
+from agent.model import Finding, Measurement, Taken
+from agent.text import msg
 from tests import netns
 from tests.bench.driven import clause, judged
-from tests.netns import FAR, TwoHosts
+from tests.netns import FAR, NEAR, TwoHosts
 
 SHAPE = 200e6
 WHY_NOT = netns.unavailable("iperf3", "ping")
@@ -193,6 +197,116 @@ def test_a_slow_far_end_is_not_the_vendors_fault(tmp_path: Path) -> None:
         found = judged(network, [slow, both], hosts.host(tmp_path))
     assert found["network[both].upload"].outcome == "pass"
     assert found["network[slow].upload"].reason_code == bench.FAR_END
+
+
+@pytest.mark.slow
+def test_a_policer_of_100_mbit_is_named_and_up_is_not_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes down is policed at 100 Mbit/s, what goes up is free: each direction is judged by itself."""
+    monkeypatch.setattr(bench, "PLANS", dict.fromkeys(("standard", "deeper"), bench.Plan(6, 4, 1)))
+    with netns.two_hosts() as hosts:
+        hosts.police(hosts.far, "100mbit")
+        for number in (0, 1):
+            hosts.iperf3(FAR[number], 5201 + number)
+        asked = [
+            clause(network, name, ">= 500 Mbit/s", name="public", servers=_servers(0, 1))
+            for name in ("download", "upload")
+        ]
+        found = judged(network, asked, hosts.host(tmp_path))
+    down, up = found["network[public].download"], found["network[public].upload"]
+    assert down.outcome == "fail", down
+    assert 60 <= float(str(down.measured)) <= 105, down
+    assert any("100 Mbit/s" in str(note) for note in down.notes), down.notes
+    assert up.outcome == "pass", up
+
+
+def test_an_upload_through_a_policer_is_not_taken_for_own_work(tmp_path: Path) -> None:
+    """What a policer drops is sent again: the interface carries more than arrives, and it is all ours."""
+    with netns.two_hosts() as hosts:
+        hosts.filter(hosts.far, "meta length > 0 limit rate over 12500 kbytes/second burst 64 kbytes drop")
+        for number in (0, 1):
+            hosts.iperf3(FAR[number], 5201 + number)
+        asked = [clause(network, "upload", ">= 500 Mbit/s", name="public", servers=_servers(0, 1))]
+        found = judged(network, asked, hosts.host(tmp_path))["network[public].upload"]
+    assert found.outcome == "fail", found
+    assert float(str(found.measured)) <= 110
+
+
+def test_up_and_down_are_judged_apart(tmp_path: Path) -> None:
+    with netns.two_hosts() as hosts:
+        hosts.shape(hosts.far, "300mbit")
+        hosts.shape(hosts.near, "50mbit")
+        for number in (0, 1):
+            hosts.iperf3(FAR[number], 5201 + number)
+        asked = [
+            clause(network, name, ">= 200 Mbit/s", name="public", servers=_servers(0, 1))
+            for name in ("download", "upload")
+        ]
+        found = judged(network, asked, hosts.host(tmp_path))
+    down, up = found["network[public].download"], found["network[public].upload"]
+    assert (down.outcome, up.outcome) == ("pass", "fail"), (down, up)
+    assert down.measured == pytest.approx(300, rel=0.1)
+    assert up.measured == pytest.approx(50, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("vde_switch") is None, reason="needs vde2")
+def test_thirty_milliseconds_and_their_jitter(tmp_path: Path) -> None:
+    """15 ms ± 5 ms one way: 30 ms there and back, whose mean deviation is some 4 ms."""
+    with netns.two_hosts(delay_ms=15, spread_ms=5) as hosts:
+        asked = [
+            clause(ping, name, promise, host=host)
+            for host, name, promise in (
+                (FAR[0], "latency", "<= 35 ms"),
+                (FAR[1], "latency", "<= 25 ms"),
+                (FAR[0], "jitter", "<= 8 ms"),
+                (FAR[1], "jitter", "<= 1 ms"),
+            )
+        ]
+        found = judged(ping, asked, hosts.host(tmp_path))
+    outcomes = {i: f.outcome for i, f in found.items()}
+    assert found[f"ping[{FAR[0]}].latency"].measured == pytest.approx(30, abs=4), found
+    assert set(outcomes.values()) == {"pass", "fail"}
+    assert {i for i, outcome in outcomes.items() if outcome == "fail"} == {
+        f"ping[{FAR[1]}].latency",
+        f"ping[{FAR[1]}].jitter",
+    }
+
+
+def test_an_address_of_this_machine_is_no_network(tmp_path: Path) -> None:
+    with netns.two_hosts() as hosts:
+        hosts.spawn(hosts.near, "iperf3", "-s", "-B", NEAR[0], "-p", "5209")
+        time.sleep(1.0)
+        asked = [clause(network, "download", ">= 1 Mbit/s", name="own", servers=(f"{NEAR[0]}:5209",))]
+        found = judged(network, asked, hosts.host(tmp_path))["network[own].download"]
+    assert (found.outcome, found.reason_code) == ("inconclusive", "own-address"), found
+    assert "this machine itself" in str(found.reason)
+
+
+def test_the_mtu_of_the_way(tmp_path: Path) -> None:
+    """Both ends 9000: large packets pass. The far end 1500: the interface keeps the promise, the way is open."""
+    with netns.two_hosts() as hosts:
+        for namespace in (hosts.near, hosts.far):
+            hosts.shell(namespace, "ip", "link", "set", hosts.device, "mtu", "9000")
+        host = hosts.host(tmp_path)
+        step = path_mtu.step("lan", (f"{FAR[0]}:5201",), 9000, None)
+        wide = _way(step.execute(host, Look(1))["network[lan].mtu"])
+        hosts.shell(hosts.far, "ip", "link", "set", hosts.device, "mtu", "1500")
+        narrow = _way(step.execute(host, Look(2))["network[lan].mtu"])
+        hosts.filter(hosts.far, "icmp type echo-request drop")
+        silent = _way(step.execute(host, Look(3))["network[lan].mtu"])
+    assert (wide.outcome, "in one piece" in str(wide.notes[-1])) == ("pass", True), wide
+    assert (narrow.outcome, narrow.reason_code) == ("inconclusive", "narrow-way"), narrow
+    assert (silent.outcome, "was not seen" in str(silent.notes[-1])) == ("pass", True), silent
+    assert all(found.evidence for found in (wide, narrow, silent))
+
+
+def _way(taken: object) -> Finding:
+    """What the check says of an interface of 9000 bytes and of this measurement."""
+    assert isinstance(taken, Taken)
+    asked = clause(network, "mtu", "9000", name="lan")
+    kept = finding(asked, "pass", "kept", msg("kept"), measured=9000)
+    seen = Measurement("network[lan].mtu", taken.unit, taken.statistic, (taken.attempt,))
+    return along_the_way(kept, seen)
 
 
 def test_icmp_blocked_is_measured_by_tcp_and_loss_stays_open(tmp_path: Path) -> None:

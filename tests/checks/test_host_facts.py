@@ -248,6 +248,12 @@ def test_network_by_its_interface() -> None:
     assert _network_facts.judge_mtu(named, net(interface(), interface("eth1", mtu=k(1500)))).outcome == "fail"
 
 
+@pytest.mark.parametrize(("duplex", "said"), [("full", "full duplex"), ("half", "half duplex: a cable")])
+def test_duplex_is_told(duplex: str, said: str) -> None:
+    found = _network_facts.judge_speed(clause(network, "speed", "100 Gbit/s"), net(interface(duplex=k(duplex))))
+    assert said in str(found.notes[-1])
+
+
 HEALTHY_CPU = {
     "affinity": 96,
     "quota": None,

@@ -39,6 +39,15 @@ TORCH = """
 """
 
 
+def example(folder: Path) -> Path:
+    """The example, its disk in a folder that is there: what is not there is not counted."""
+    data = folder / "data"
+    data.mkdir(exist_ok=True)
+    path = folder / EXAMPLE.name
+    path.write_text(EXAMPLE.read_text(encoding="utf-8").replace("path: /data", f"path: {data}"), encoding="utf-8")
+    return path
+
+
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return build(healthy.h100(), tmp_path_factory.mktemp("h100") / "node")
@@ -52,7 +61,7 @@ def course(node: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cour
     monkeypatch.setattr(LiveHost, "sleep", lambda host, seconds: None)
     options = Options(python=shim(tmp_path, torch__init__=TORCH))
     host = LiveHost(Store(tmp_path / "run"), node.root)
-    course = Course(contracts.load(EXAMPLE, grammars()), options, families(), host)
+    course = Course(contracts.load(example(tmp_path), grammars()), options, families(), host)
     course.read_facts()
     return course
 
@@ -103,7 +112,17 @@ def test_with_too_little_time_second_of_a_kind_go_first(course: Course) -> None:
 
 def test_the_command_names_what_runs_and_blames_nothing_that_waits(node: Built, tmp_path: Path) -> None:
     python = shim(tmp_path, torch__init__=TORCH)
-    argv = [sys.executable, "-m", "agent.cli.main", "plan", str(EXAMPLE), "--lang", "en", "--profile", "quick"]
+    argv = [
+        sys.executable,
+        "-m",
+        "agent.cli.main",
+        "plan",
+        str(example(tmp_path)),
+        "--lang",
+        "en",
+        "--profile",
+        "quick",
+    ]
     argv += ["--root", str(node.root), "--python", python]
     done = subprocess.run(argv, env=node.environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -115,7 +134,17 @@ def test_the_command_names_what_runs_and_blames_nothing_that_waits(node: Built, 
 def test_loads_that_cannot_run_are_not_counted(node: Built, tmp_path: Path) -> None:
     python = shim(tmp_path, torch__init__=TORCH.replace("is_available = staticmethod(lambda: True)",
                                                         "is_available = staticmethod(lambda: False)"))  # fmt: skip
-    argv = [sys.executable, "-m", "agent.cli.main", "plan", str(EXAMPLE), "--lang", "en", "--root", str(node.root)]
+    argv = [
+        sys.executable,
+        "-m",
+        "agent.cli.main",
+        "plan",
+        str(example(tmp_path)),
+        "--lang",
+        "en",
+        "--root",
+        str(node.root),
+    ]
     done = subprocess.run(
         [*argv, "--python", python], env=node.environment(), capture_output=True, text=True, check=False
     )
