@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Optional
 
+from agent.bench.burn import ERRORS
 from agent.checks._api import Case
 from agent.checks._gpu_cards import all_cards, nobody
 from agent.checks._judge import finding, unreadable
@@ -17,7 +18,7 @@ from agent.facts.kernel_log import KernelLog, KernelLogFacts, LogEvent
 from agent.model import Clause, Finding
 from agent.reading import Known, Missing, Reading
 from agent.text import Text, msg
-from agent.tools.xid import MEANING
+from agent.tools.xid import MEANING, XID_CLASS
 
 BLAMED = ("hardware", "nvlink", "driver", "wear")
 HARD = ("hardware", "nvlink")
@@ -76,15 +77,39 @@ def name(event: LogEvent) -> str:
 def judge_xid(clause: Clause, case: Case) -> Iterator[Finding]:
     """Each card with a fault in the log fails; without any, the whole log since boot keeps the promise."""
     found = log(case)
+    heard = dict(_heard(case, found))
+    for where, (numbers, evidence) in heard.items():
+        events = tuple(LogEvent("xid", n, where, XID_CLASS[n], f"Xid {n}", "") for n in numbers)
+        names = tuple(dict.fromkeys(map(name, events)))
+        reason = msg("the driver reported through NVML while the card worked: {events}", events=names)
+        yield finding(clause, "fail", "xid", reason, subject=where, measured=len(numbers), evidence=evidence)
     if isinstance(found, Missing):
         yield unreadable(clause, found)
         return
-    blamed = ours(by_slot(found.value, BLAMED), case)
+    blamed = {w: e for w, e in ours(by_slot(found.value, BLAMED), case).items() if w not in heard}
     for where, events in blamed.items():
         fields = {"subject": where, "measured": len(events), "evidence": found.evidence, "notes": _raw(events)}
         yield finding(clause, "fail", "xid", said(events), **fields)
-    if not blamed:
+    if not blamed and not heard:
         yield _none(clause, case, found)
+
+
+def _heard(
+    case: Case, found: Reading[KernelLog]
+) -> Iterator[tuple[Optional[str], tuple[tuple[int, ...], tuple[str, ...]]]]:
+    """Xids that NVML's events told during loads, by slot, of cards whose faults the kernel log does not hold.
+
+    The same fault comes both ways where the log may be read: then the log's line counts, and it alone.
+    """
+    logged = by_slot(found.value, BLAMED) if isinstance(found, Known) else {}
+    for key, taken in case.measured.items():
+        clause, _, where = key.partition("@")
+        if clause != ERRORS or isinstance(taken, Missing) or where in logged:
+            continue
+        told = (x for a in taken.attempts for b in a.blocks for x in b.conditions["xids"])
+        numbers = tuple(int(x) for x in told if XID_CLASS.get(int(x)) in BLAMED)
+        if numbers:
+            yield where or None, (numbers, tuple(dict.fromkeys(e for a in taken.attempts for e in a.evidence)))
 
 
 def _raw(events: tuple[LogEvent, ...]) -> tuple[Text, ...]:

@@ -14,6 +14,8 @@ GIB_KIB = 1 << 20
 BRIDGE = (0x060400, 0x1000, 0xC030, 0x1000_100B)  # a Broadcom PCIe switch
 ROOT_PORT = (0x060400, 0x8086, 0x352A, 0x8086_0000)
 NVSWITCH = (0x068000, 0x10DE, 0x22A3, 0x10DE_1796)
+SWITCHES = tuple((f"0000:{bus:02x}:00.0", ("pci0000:06", f"0000:06:{bus:02x}.0")) for bus in (0x07, 0x08, 0x09, 0x0A))
+"""The four NVSwitches of an HGX H100 board: slot and what lies above."""
 
 Tree = Mapping[str, str]
 
@@ -383,7 +385,7 @@ _CLASSES = {0x06: "PCI bridge [0604]", 0x03: "3D controller [0302]", 0x02: "Infi
 
 def _lspci(function: Function, root: bool) -> str:
     code, vendor, device, subsystem = function.ids
-    what = "VGA compatible controller [0300]" if code == 0x030000 else _CLASSES[code >> 16]
+    what = {0x030000: "VGA compatible controller [0300]", 0x068000: "Bridge [0680]"}.get(code) or _CLASSES[code >> 16]
     maker = {0x10DE: "NVIDIA Corporation", 0x15B3: "Mellanox Technologies", 0x8086: "Intel Corporation"}.get(
         vendor, "Device"
     )

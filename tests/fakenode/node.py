@@ -205,12 +205,23 @@ def _standard_tools(node: Node) -> dict[str, Optional[str]]:
     virtualization = "docker" if node.container else "kvm" if node.vm else "none"
     return {
         "lspci": prints(machine.lspci(functions(node), root=node.uid == 0 and not node.container)),
+        "ps": _ps(node),
         "dmesg": fails(denied, 1) if log is None else prints(log),
         "journalctl": fails(journal, 1) if log is None else prints("-- No entries --\n"),
         "systemctl": _systemctl(node),
         "systemd-detect-virt": prints(f"{virtualization}\n", 0 if virtualization != "none" else 1),
         "nvidia-container-cli": prints("cli-version: 1.17.4\nlib-version: 1.17.4\n") if not node.container else None,
     }
+
+
+def _ps(node: Node) -> str:
+    """What runs here, by pid, owner and the name as the kernel cuts it; a container sees its own alone."""
+    rows = [(1, 0, "bash")] if node.container else [(1, 0, "systemd"), (812, 0, "sshd"), (951, 0, "nvidia-persiste")]
+    rows += [(977, 0, "nv-fabricmanage")] if node.fabric_manager == "active" else []
+    rows += [(4100, node.uid, "ps")]
+    with_owner = "\n".join(f"{pid:7} {uid:5} {name}" for pid, uid, name in rows)
+    without = "\n".join(f"{pid:7} {name}" for pid, _, name in rows)
+    return f"#!/bin/sh\ncase \"$*\" in\n*uid=*) echo '{with_owner}';;\n*) echo '{without}';;\nesac\n"
 
 
 def _systemctl(node: Node) -> str:
@@ -247,6 +258,10 @@ def functions(node: Node) -> list[Function]:
     found += [
         Function(d.slot, d.parents, (0x010802, 0x144D, 0xA80A, 0xA813_144D), d.numa, 4, 4, 4, 4, "nvme", lists[d.numa])
         for d in node.drives
+    ]
+    found += [
+        Function(slot, parents, machine.NVSWITCH, 0, 4, 4, 2, 2, "nvidia-nvswitch", lists[0])
+        for slot, parents in (machine.SWITCHES if any(card.fabric for card in node.cards) else ())
     ]
     return found
 
