@@ -47,7 +47,7 @@ test: $(VENV)/developed ## run the tests; what is skipped is counted with its re
 	@$(BIN)/python -m pytest -n 3 --dist loadfile
 
 perf: $(VENV)/developed ## print the figures of the statistics and of the tools' overhead
-	@for what in simulate_stats simulate_nodes gemm_ratio allreduce_ratio telemetry_rate watch_cost facts_overhead fio_ratio \
+	@for what in simulate_stats simulate_nodes simulate_trial gemm_ratio allreduce_ratio telemetry_rate watch_cost facts_overhead fio_ratio \
 	    iperf3_ratio dd_ratio ping_ratio download_ratio; do \
 	  echo "== $$what"; $(BIN)/python -m tests.perf.$$what || exit; done
 
