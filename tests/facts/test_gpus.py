@@ -190,7 +190,7 @@ def test_a_child_that_crashes_reads_the_others_in_the_next(start: Start, monkeyp
     assert [ran.probe for ran in host.log] == ["nvml", "nvml.2"]
     assert isinstance(found, nvml.Nvml)
     assert [i for i, gpu in found.gpus.items() if gpu.slot is None] == [3]
-    missing(found.gpus[3].source.get("name"), "failed")
+    missing(found.gpus[3].source.get("name"), "interrupted")
 
 
 def test_a_card_that_the_bus_lacks(start: Start) -> None:
