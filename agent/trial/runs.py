@@ -5,7 +5,9 @@ Samples are dropped while reading, so that five hundred runs fit into memory and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -81,14 +83,27 @@ def load_runs(folder: Path) -> tuple[tuple[TrialRun, ...], tuple[Unread, ...]]:
     runs: list[TrialRun] = []
     unread: list[Unread] = []
     folders = (p for p in folder.iterdir() if p.is_dir() and ((p / RESULT).exists() or (p / JOB).exists()))
-    for run in sorted(folders):
-        try:
-            runs.append(run_of(run.name, read_json(run / RESULT)))
-        except FileNotFoundError:
-            unread.append(Unread(run.name, "no result.json"))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            unread.append(Unread(run.name, f"{type(error).__name__}: {error}"))
+    with _no_collection():
+        for run in sorted(folders):
+            try:
+                runs.append(run_of(run.name, read_json(run / RESULT)))
+            except FileNotFoundError:
+                unread.append(Unread(run.name, "no result.json"))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                unread.append(Unread(run.name, f"{type(error).__name__}: {error}"))
     return tuple(runs), tuple(unread)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """JSON has no cycles, and looking for them among ever more runs takes longer with each."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def run_of(folder: str, data: Mapping[str, Any]) -> TrialRun:
