@@ -68,7 +68,8 @@ def test_a_whole_run_of_an_ordinary_user() -> None:
         assert (denied["outcome"], denied["reason_code"]) == ("inconclusive", "denied")
         assert denied["grant"]
         latency, loss = found["ping[127.0.0.1].latency"], found["ping[127.0.0.1].loss"]
-        assert latency["measured"] < 50
+        # Measured, by TCP as ICMP is forbidden; this very machine as the far end counts neither way.
+        assert (latency["outcome"], latency["reason_code"]) == ("inconclusive", "own-address"), latency
         assert any("TCP" in note for note in latency["notes"])
         assert loss["outcome"] == "inconclusive"
         assert found[f"reach[127.0.0.1:{names['port']}]"]["outcome"] == "pass"
