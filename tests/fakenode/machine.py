@@ -140,7 +140,8 @@ def pci(functions: Sequence[Function]) -> tuple[dict[str, str], dict[str, str]]:
     for number, function in enumerate((*_bridges(functions), *functions)):
         files.update({f"{function.path}/{name}": f"{text}\n" for name, text in _attributes(function).items()})
         links[f"{DEVICES}/{function.slot}"] = "../../.." + function.path[len("/sys") :]
-        links[f"{function.path}/driver"] = f"/sys/bus/pci/drivers/{function.driver}"
+        if function.driver:
+            links[f"{function.path}/driver"] = f"/sys/bus/pci/drivers/{function.driver}"
         links[f"{function.path}/iommu_group"] = f"/sys/kernel/iommu_groups/{number}"
     return files, links
 
@@ -392,7 +393,8 @@ def _lspci(function: Function, root: bool) -> str:
     revision = "ff" if function.dead else "a1"
     head = f"{function.slot} {what}: {maker} Device [{vendor:04x}:{device:04x}] (rev {revision})"
     if function.dead:
-        return f"{head} (prog-if ff)\n\t!!! Unknown header type 7f\n\tKernel driver in use: {function.driver}\n"
+        used = f"\tKernel driver in use: {function.driver}\n" if function.driver else ""
+        return f"{head} (prog-if ff)\n\t!!! Unknown header type 7f\n{used}"
     lines = [head]
     if code != 0x060400:
         lines.append(f"\tSubsystem: {maker} Device [{subsystem & 0xFFFF:04x}:{subsystem >> 16:04x}]")

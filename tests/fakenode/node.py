@@ -248,7 +248,12 @@ def fails(text: str, code: int) -> str:
 def functions(node: Node) -> list[Function]:
     """All PCI functions but the bridges."""
     lists = node.cpus.lists
-    found = [machine.of_card(card, lists) for card in node.cards if card.index not in node.off_bus]
+    found = [
+        # The driver gives up a card that is dead when it is loaded.
+        replace(machine.of_card(card, lists), driver="" if card.lost and card not in node.listed else "nvidia")
+        for card in node.cards
+        if card.index not in node.off_bus
+    ]
     found += [
         Function(
             n.slot, n.parents, (0x020700, 0x15B3, 0x1021, 0x0041_15B3), n.numa, 5, 5, 16, 16, "mlx5_core", lists[n.numa]

@@ -434,6 +434,7 @@ WRONG: Mapping[str, Case] = {
         "h100.yaml",
         "rejected",
         fails=("gpu.count", f"gpu.xid@{H100_SLOTS[3]}"),
+        unknown=_silent(3),
         advisory=(f"integrity.hard_faults@{H100_SLOTS[3]}",),
     ),
     "seven cards": Case(_h100(one_too_few), "h100.yaml", "rejected", fails=("gpu.count",)),
