@@ -69,7 +69,8 @@ def step(cards: Sequence[Card]) -> Step:
                 sender.join()
         return results
 
-    return Step(KEY, tuple(keys), "network", lambda depth: cost(len(cards), depth), execute, settle_s=5.0)
+    # Not "network": it fills PCIe and memory, which the loads of GPUs use, and so it runs alone.
+    return Step(KEY, tuple(keys), "cpu", lambda depth: cost(len(cards), depth), execute, settle_s=5.0)
 
 
 def cost(cards: int, depth: Depth) -> Cost:
