@@ -69,7 +69,6 @@ _LISTED = (
     (re.compile(r"\bA800-SXM"), 8),
     (re.compile(r"\bV100-SXM"), 6),
 )
-EXPORT_LINKS = 8
 _INACTIVE = re.compile(r"all links are inactive", re.I)
 
 
@@ -163,9 +162,8 @@ def _check_whole(gpus: Sequence[GpuLinks], last_line: str, text: str) -> None:
         raise ParseError("truncated", "the text ends inside a GPU's line", last_line)
     most = max((len(gpu.links or ()) for gpu in gpus[:-1] if gpu.name == last.name), default=0)
     known = next((count for pattern, count in _LISTED if pattern.search(last.name)), 0)
-    # A card that goes by another's name lists what it has: 8 of an A800 or H800, and as many on every GPU above it.
-    other = len(last.links or ()) in (most, EXPORT_LINKS)
-    if last.links and len(last.links) < known and not other:
+    # A card that goes by another's name (an A800 by an A100's) lists what it has, as every GPU above it does.
+    if last.links and len(last.links) < known and len(last.links) != most:
         raise ParseError("truncated", f"GPU {last.index} lists {len(last.links)} of its {known} links", last_line)
     if not most and last.links and not text.endswith("\n"):
         raise ParseError("truncated", "the last line has no line end: links may be missing", last_line)

@@ -435,7 +435,7 @@ WRONG: Mapping[str, Case] = {
         "rejected",
         fails=("gpu.count", f"gpu.xid@{H100_SLOTS[3]}"),
         unknown=_silent(3),
-        advisory=(f"integrity.hard_faults@{H100_SLOTS[3]}",),
+        advisory=(f"integrity.gpu_bus@{H100_SLOTS[3]}", f"integrity.hard_faults@{H100_SLOTS[3]}"),
     ),
     "seven cards": Case(_h100(one_too_few), "h100.yaml", "rejected", fails=("gpu.count",)),
     "card not on the bus": Case(
