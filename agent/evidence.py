@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Optional
@@ -48,8 +48,8 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, (json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
-    """The JSON value of a file of the run folder.
+def read_json(path: Path, trim: Optional[Callable[[bytes], bytes]] = None) -> Any:
+    """The JSON value of a file of the run folder; ``trim`` may shorten its text before it is parsed.
 
     Raises OSError, and ValueError for what is no JSON, nested too deep, or no regular file: the folder may come
     from somebody else, and a FIFO or a device in it must not hold the agent up.
@@ -58,7 +58,8 @@ def read_json(path: Path) -> Any:
         if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
             raise ValueError(f"{path.name} is not a regular file")
         try:
-            return json.loads(source.read())
+            text = source.read()
+            return json.loads(text if trim is None else trim(text))
         except RecursionError as error:
             raise ValueError(f"{path.name} is nested too deep") from error
 

@@ -6,6 +6,7 @@ Samples are dropped while reading, so that five hundred runs fit into memory and
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -86,12 +87,21 @@ def load_runs(folder: Path) -> tuple[tuple[TrialRun, ...], tuple[Unread, ...]]:
     with _no_collection():
         for run in sorted(folders):
             try:
-                runs.append(run_of(run.name, read_json(run / RESULT)))
+                runs.append(run_of(run.name, read_json(run / RESULT, _without_samples)))
             except FileNotFoundError:
                 unread.append(Unread(run.name, "no result.json"))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 unread.append(Unread(run.name, f"{type(error).__name__}: {error}"))
     return tuple(runs), tuple(unread)
+
+
+# Inside a string of JSON the quote behind the word would be escaped, so that this is the key and nothing else.
+_SAMPLES = re.compile(rb'"(samples|warmup)": ?\[[^\]"\[{]*\]')
+
+
+def _without_samples(text: bytes) -> bytes:
+    """Most of a result is samples, which no trial looks at."""
+    return _SAMPLES.sub(rb'"\1":[]', text)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from agent.result import dumps, to_json
 from agent.text import msg
 from agent.trial import document, schedule
 from agent.trial.judge import judge
-from agent.trial.runs import load_runs
+from agent.trial.runs import _without_samples, load_runs, run_of
 from tests.fakenode import healthy
 from tests.fakenode.node import build
 from tests.fakenode.wrong import occupied
@@ -262,3 +262,13 @@ def test_a_gpu_in_use_is_left_in_peace_unless_it_is_forced(
     assert result["node"]["counters"][slot]
     (count,) = [f for f in result["findings"] if f["id"] == "gpu.count"]
     assert count["outcome"] == "pass"
+
+
+def test_leaving_samples_out_changes_nothing_else() -> None:
+    """Also where a string of the result looks like them."""
+    run = replace(made(3, "0" * 64), run_id='"samples": [1, 2] and \\"warmup": [3]')
+    text = dumps(to_json(run)).encode()
+    whole, trimmed = json.loads(text), json.loads(_without_samples(text))
+    assert len(_without_samples(text)) < len(text)
+    assert trimmed["run_id"] == whole["run_id"]
+    assert run_of("0003", trimmed) == run_of("0003", whole)
