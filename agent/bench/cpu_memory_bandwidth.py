@@ -23,8 +23,8 @@ WORKER = "cpu_memory_bandwidth"
 KEY = "memory.bandwidth"
 BUFFER_BYTES = 1 << 30
 HOST = Device(0, "cpu")
-START_S = 10.0  # importing torch and touching the arrays, on all NUMA nodes at once
-CHECK_S = 2.0  # comparing all numbers after each block
+START_S = 8.0  # importing torch and touching the arrays, on all NUMA nodes at once
+CHECK_S = 0.7  # comparing all numbers after each block
 EFFORT: Mapping[Depth, Effort] = {
     "quick": Effort(stats.BLOCKS, samples=3, sample_s=0.2, warmup_s=0.2, pause_s=0.0),
     "standard": Effort(stats.BLOCKS, samples=5, sample_s=0.5, warmup_s=1.0, pause_s=10.0),

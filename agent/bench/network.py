@@ -58,7 +58,7 @@ _KINDS: Mapping[str, MissingKind] = {
 }
 
 
-CONNECT_S = 0.5  # beside each test's own time
+CONNECT_S = 0.2  # beside each test's own time
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from agent.checks._judge import unreadable, unsupported
 from agent.facts.disks import MEMORY_FILESYSTEMS, DiskFacts
 from agent.grammar import Section, duration, one_of, per_second, percent, raid, rate, size, text
 from agent.model import Clause, Finding
+from agent.quantity import convert
 from agent.reading import Known, Missing
 from agent.text import msg
 
@@ -46,6 +47,7 @@ GRAMMAR = Section(
     many="path",
 )
 
+BYTE_RATES = frozenset({"read", "write", "checkpoint"})
 FACTS = ("disks",)
 _SMART = msg("root, or a script for the vendor's root: smartctl reads wear and hours from the device itself")
 NEEDS_ROOT = {"wear": _SMART, "hours": _SMART}
@@ -60,11 +62,20 @@ def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
     """One step a path, for the rates that are promised there."""
     paths = dict.fromkeys(str(c.settings["path"]) for c in clauses)
     for path in paths:
-        keys = {c.name: c.key for c in clauses if c.settings["path"] == path and c.name in bench.MEASURED}
+        mine = [c for c in clauses if c.settings["path"] == path and c.name in bench.MEASURED]
+        keys = {c.name: c.key for c in mine}
         if keys and _in_memory(case, path) is None:
             space = _facts(case, path).space
             shut = isinstance(space, Missing) and space.kind in ("not-there", "denied")
-            yield bench.step(path, keys, _ground(_facts(case, path)), shut)
+            yield bench.step(path, keys, _ground(_facts(case, path)), shut, {c.name: _promised(c) for c in mine})
+
+
+def _promised(clause: Clause) -> float:
+    """In B/s, /s, % or ms; 0 where no number is promised."""
+    value, unit = clause.promise.value, clause.promise.unit
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0.0
+    return convert(float(value), unit, "B/s") if clause.name in BYTE_RATES else float(value)
 
 
 def _ground(facts: DiskFacts) -> Ground:
