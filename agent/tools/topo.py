@@ -82,6 +82,7 @@ _TITLE = re.compile(r"(CPU|NUMA) +Affinity|GPU +NUMA +ID", re.I)
 _GPU = re.compile(r"GPU\d{1,3}")
 _NIC = re.compile(r"(?!GPU)(?=\D{0,63}\d)[A-Za-z][\w.-]{1,63}")
 _FUSED_NAMES = re.compile(r"(?<=\d)(?=GPU\d|NIC\d|mlx\d_)")
+_P2P_TABLE = "a peer-to-peer status table (topo -p2p), not topo -m"
 _CODE = re.compile(r"\s*([A-Z][A-Z0-9]*#?)\s*=\s*(\S.*?)\s*")
 _WHOLE_END = re.compile(r"(?:NVLinks|bridge|switch|NIC\d+: *\S+)\s*$")
 _NIC_NAME = re.compile(r"\s*(NIC\d{1,3}):\s*(\S+)\s*")
@@ -123,7 +124,8 @@ def _tidy(line: str) -> str:
 def _parts(text: str) -> list[_Part]:
     """The tables of a text; one that has none, or none that nvidia-smi would print, is refused."""
     lines = _lines(text)
-    starts = [(at, header) for at, header in ((i, _header(line)) for i, line in enumerate(lines)) if header]
+    headers = ((at, _header(line) or _lone_header(lines, at)) for at, line in enumerate(lines))
+    starts = [(at, header) for at, header in headers if header]
     if not starts:
         raise _no_header(lines, text)
     ends = [at for at, _ in starts[1:]] + [len(lines)]
@@ -142,6 +144,14 @@ def _header(line: str) -> Optional[_Header]:
     if not all(_GPU.fullmatch(name) or (_NIC.fullmatch(name) and not _is_link(name)) for name in names):
         return None
     return _Header(tuple(names), tuple(titles)) if len(set(names)) == len(names) else None
+
+
+def _lone_header(lines: Sequence[str], at: int) -> Optional[_Header]:
+    """The header of ``topo -p2p`` on a machine with one GPU: its name alone, above its own row."""
+    name = lines[at].strip()
+    if not _GPU.fullmatch(name) or at + 1 >= len(lines) or lines[at + 1].split() != [name, "X"]:
+        return None
+    return _Header((name,), ())
 
 
 def _split_header(line: str) -> tuple[list[str], list[str]]:
@@ -250,7 +260,7 @@ def _cells(cells: Sequence[str], line: str, name: str, header: _Header, is_cell:
 
 def _bad_cell(name: str, other: str, cell: str, line: str) -> ParseError:
     if cell in P2P_STATES:
-        return ParseError("p2p_status", "a peer-to-peer status table (topo -p2p), not topo -m", line)
+        return ParseError("p2p_status", _P2P_TABLE, line)
     if _is_link(cell):
         return ParseError("unparsable", f"{name}'s row: {cell} under {other} where X belongs", line)
     return ParseError("unparsable", f"{name}'s row: {cell!r} under {other} is no link", line)
@@ -318,6 +328,8 @@ def _check_open_end(
 
 
 def _topology(table: _Table, part: _Part) -> Topology:
+    if len(part.header.names) == 1 and not part.header.titles:
+        raise ParseError("p2p_status", _P2P_TABLE)
     codes = [(match[1], match[2]) for match in map(_CODE.fullmatch, part.lines) if match]
     links = {link for row in table.cells.values() for link in row.values()}
     _check_legend(codes, part, any(_NV.fullmatch(link) for link in links))
@@ -341,7 +353,7 @@ def _nvlink_shown(links: set[str], codes: Sequence[str], above: str) -> Optional
 def _check_legend(codes: Sequence[tuple[str, str]], part: _Part, has_nvlink: bool) -> None:
     """A legend that breaks off means a text that breaks off: NIC names may have stood below."""
     if any(code in P2P_STATES for code, _ in codes):
-        raise ParseError("p2p_status", "a peer-to-peer status table (topo -p2p), not topo -m")
+        raise ParseError("p2p_status", _P2P_TABLE)
     last = next((line for line in reversed(part.lines) if line.strip()), "")
     match = _CODE.fullmatch(last)
     at_heading = last.rstrip(": \t") in ("Legend", "NIC Legend")

@@ -52,6 +52,32 @@ def test_p2p_status_is_its_own_reading() -> None:
     assert caught.value.kind == "unparsable"
 
 
+# nvidia-smi topo -p2p r on a machine with one GPU: the header is the name alone.
+ALONE = (
+    " \t\x1b[4mGPU0\tCPU Affinity\tNUMA Affinity\x1b[0m\nGPU0\t X \t0-31\t0\n",
+    " \t\x1b[4mGPU0\x1b[0m\t\n GPU0\tX\t\n\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n"
+    "  CNS  = Chipset not supported\n  GNS  = GPU not supported\n  TNS  = Topology not supported\n"
+    "  NS   = Not supported\n  U    = Unknown\n",
+)
+
+
+def test_one_gpu_has_no_peer() -> None:
+    matrix, status = ALONE
+    assert topo.parse_p2p(status) == topo.P2pStatus(("GPU0",), {"GPU0": {}})
+    assert topo.parse_p2p(status.partition("Legend")[0]).gpus == ("GPU0",)
+    assert topo.parse(matrix).links == {"GPU0": {}}
+    for text in (status, status.partition("Legend")[0], " \tGPU0\t\n GPU0\tX"):
+        with pytest.raises(ParseError) as caught:
+            topo.parse(text)
+        assert caught.value.kind == "p2p_status"
+
+
+@pytest.mark.parametrize("text", [" \tGPU0\t\n", " \tGPU0\t\n GPU1\tX\t\n", " \tGPU0\t\n GPU0\tOK\t\n", "GPU0\nX\n"])
+def test_a_lone_name_is_no_table(text: str) -> None:
+    with pytest.raises(ParseError):
+        topo.parse_p2p(text)
+
+
 def test_two_equal_tables_are_one_and_two_different_are_refused() -> None:
     one, other = fixture("topo--2x5090-phb"), fixture("topo--2x1080ti-prompt")
     assert topo.parse(one + one) == topo.parse(one)
