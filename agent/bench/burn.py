@@ -6,11 +6,11 @@ Beside them ``integrity.load_errors@…``: by how much the counters of memory er
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
 from agent import stats
-from agent.bench import _devices
+from agent.bench import _devices, second_burn, second_source
 from agent.bench.gemm import SEED, TOLERANCE, WRONG
 from agent.bench.step import Cost, Look, Step
 from agent.bench.telemetry import Watched, conditions, fault_share, shares, watched
@@ -60,10 +60,11 @@ class BurnStep:
     shape: tuple[int, int, int] = SHAPE
     stall_s: float = STALL_S
     light_s: float = LIGHT_S
+    tools: second_source.Where = field(default_factory=dict)
 
     def step(self) -> Step:
         load: Any = "cpu" if self.device == "cpu" else "gpu"
-        return Step(WORKER, self.keys(), load, self.cost, self.execute, 30.0)
+        return Step(WORKER, self.keys(), load, self.cost, self.execute, 30.0, self.second_s)
 
     def keys(self) -> tuple[str, ...]:
         found = _devices.devices(self.interpreter, self.device)
@@ -82,6 +83,10 @@ class BurnStep:
             return Cost(0.0)
         return Cost(START_S + self.light_s + self.seconds(depth) + self.stretches(depth) * CHECK_S)
 
+    @property
+    def second_s(self) -> float:
+        return second_source.seconds(self.tools, *second_burn.TOOLS) if self.device == "cuda" else 0.0
+
     def execute(self, host: Host, look: Look) -> Mapping[str, Result]:
         if isinstance(self.interpreter, Missing):
             return _devices.all_of(self.keys(), self.interpreter)
@@ -98,7 +103,12 @@ class BurnStep:
             measured = parse(ran.data)
         except ParseError as error:
             return _devices.all_of(self.keys(), unreadable(WORKER, error, ran.evidence))
-        return self.results(ran, measured, look, found)
+        ours = self.results(ran, measured, look, found)
+        if self.device == "cpu":
+            return ours
+        slots = {d.index: d.subject for d in found}
+        # Tensor cores for fp32 operands came with those for bf16.
+        return second_burn.beside(host, look, self.tools, slots, self.dtype == "bf16", ours)
 
     def request(self, depth: Depth, limit_s: float, ranks: int) -> dict[str, Any]:
         """As ``benchmarks/burn.py`` documents it."""
@@ -365,6 +375,7 @@ def _errors(one: Union[Burned, Missing], device: Device) -> Result:
     faults = [xid for _, index, xid in card.telemetry.faults if index == card.card]
     if all(value is None for value in grown.values()) and not faults:
         return Missing("unsupported", msg("this card tells no error counters"), one.ran.evidence)
+    deaf = card.telemetry.gpus[card.card].no_events
     bad = sum(grown[name] or 0.0 for name in COUNTED[:3])
-    block = Block(bad, (bad,), (), {"growth": grown, "xids": faults})
+    block = Block(bad, (bad,), (), {"growth": grown, "xids": faults, **({"no_events": deaf} if deaf else {})})
     return Taken(one.attempt((block,)), "", "median of repetitions", device.subject)

@@ -7,7 +7,8 @@ and worn memory are what ``xid: none`` is about.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Optional
+from dataclasses import replace
+from typing import Optional, Union
 
 from agent.bench.burn import ERRORS
 from agent.checks._api import Case
@@ -15,10 +16,10 @@ from agent.checks._gpu_cards import all_cards, nobody
 from agent.checks._judge import finding, unreadable
 from agent.facts.gpus import GpusFacts
 from agent.facts.kernel_log import KernelLog, KernelLogFacts, LogEvent
-from agent.model import Clause, Finding
+from agent.model import Clause, Finding, Measurement
 from agent.reading import Known, Missing, Reading
 from agent.text import Text, msg
-from agent.tools.xid import MEANING, XID_CLASS
+from agent.tools.xid import XID_CLASS, xid_words
 
 BLAMED = ("hardware", "nvlink", "driver", "wear")
 HARD = ("hardware", "nvlink")
@@ -59,19 +60,18 @@ def ours(
 
 def said(events: tuple[LogEvent, ...]) -> Text:
     """What the log says, each kind of event once with its number."""
-    counted: dict[str, int] = {}
+    counted: dict[Union[Text, str], int] = {}
     for event in events:
         counted[name(event)] = counted.get(name(event), 0) + 1
     parts = [msg("{event} ({n} times)", event=e, n=n) if n > 1 else msg("{event}", event=e) for e, n in counted.items()]
     return msg("the kernel log says: {events}", events=tuple(parts[:SHOWN]))
 
 
-def name(event: LogEvent) -> str:
+def name(event: LogEvent) -> Union[Text, str]:
     """``Xid 79: GPU fell off the bus``."""
     if event.xid is None:
         return event.text
-    meaning = MEANING.get(event.xid)
-    return f"Xid {event.xid}: {meaning}" if meaning else f"Xid {event.xid}"
+    return xid_words(event.xid)
 
 
 def judge_xid(clause: Clause, case: Case) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ def judge_xid(clause: Clause, case: Case) -> Iterator[Finding]:
         reason = msg("the driver reported through NVML while the card worked: {events}", events=names)
         yield finding(clause, "fail", "xid", reason, subject=where, measured=len(numbers), evidence=evidence)
     if isinstance(found, Missing):
-        yield unreadable(clause, found)
+        yield unreadable(clause, _unheard(found, case))
         return
     blamed = {w: e for w, e in ours(by_slot(found.value, BLAMED), case).items() if w not in heard}
     for where, events in blamed.items():
@@ -112,6 +112,21 @@ def _heard(
             yield where or None, (numbers, tuple(dict.fromkeys(e for a in taken.attempts for e in a.evidence)))
 
 
+def _unheard(missing: Missing, case: Case) -> Missing:
+    """The log's gap, and whether NVML's events could have filled it while the cards worked."""
+    loads = [m for k, m in case.measured.items() if k.partition("@")[0] == ERRORS and isinstance(m, Measurement)]
+    refused = {
+        m.subject: str(why)
+        for m in loads for a in m.attempts for b in a.blocks if (why := b.conditions.get("no_events"))
+    }  # fmt: skip
+    if not refused:
+        return missing
+    detail = msg("{why}; of {n} of {m} loaded GPUs NVML told no Xids during the loads either ({error})",
+                 why=missing.detail, n=len(refused), m=len(loads), error=next(iter(refused.values())))  # fmt: skip
+    evidence = (e for m in loads if m.subject in refused for a in m.attempts for e in a.evidence)
+    return replace(missing, detail=detail, evidence=tuple(dict.fromkeys((*missing.evidence, *evidence))))
+
+
 def _raw(events: tuple[LogEvent, ...]) -> tuple[Text, ...]:
     return tuple(msg("{line}", line=e.raw.strip()) for e in events[:SHOWN])
 
@@ -126,7 +141,7 @@ def _none(clause: Clause, case: Case, found: Known[KernelLog]) -> Finding:
     if not found.value.since_boot:
         detail = msg("the kernel log does not reach back to the start of the machine: earlier faults are not in it")
         grant = msg("let this user read the journal of this boot (journalctl -k -b)")
-        return unreadable(clause, Missing("unsupported", detail, found.evidence, grant))
+        return unreadable(clause, _unheard(Missing("unsupported", detail, found.evidence, grant), case))
     others = found.value.gpu_events
     notes = (msg("not counted, as programs cause them: {n} Xids", n=len(others)),) if others else ()
     reason = msg("no Xid of hardware, NVLink or driver since the machine started")

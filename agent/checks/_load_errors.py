@@ -46,7 +46,10 @@ def _one(taken: Measurement, subject: Any) -> Finding:
         "evidence": tuple(dict.fromkeys(e for a in taken.attempts for e in a.evidence)),
         "measurements": (taken.key,),
     }
-    said = (*_said(grown), *(msg("Xid {number}", number=x) for x in hard))
+    deaf = next((str(c["no_events"]) for c in last if c.get("no_events")), None)
+    if deaf is not None:
+        fields["notes"] = (msg("Xids could not be listened for: NVML refused to tell them ({error})", error=deaf),)
+    said = (*_said(grown), *(xid.xid_words(x) for x in hard))
     if fields["measured"]:
         reason = msg("new while the card worked: {errors}", errors=said)
         return integrity(NAME, "fail", "new-errors", reason, severity="breach", **fields)

@@ -40,13 +40,17 @@ COUNTERS = (
 
 @dataclass(frozen=True)
 class Gpu:
-    """A card as NVML named it when the telemetry began; ``slot`` as sysfs writes it."""
+    """A card as NVML named it when the telemetry began; ``slot`` as sysfs writes it.
+
+    ``no_events``: NVML's error where it refused to tell this card's faults.
+    """
 
     uuid: Optional[str]
     slot: Optional[str]
     clock_sm_max_mhz: Optional[float]
     power_enforced_w: Optional[float]
     power_default_w: Optional[float]
+    no_events: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -145,11 +149,14 @@ def _cards(value: Any) -> tuple[tuple[Gpu, ...], Optional[str]]:
 
 
 def _card(found: Mapping[str, Any]) -> Gpu:
-    uuid, slot = found.get("uuid"), found.get("slot")
+    uuid, slot, deaf = found.get("uuid"), found.get("slot"), found.get("no_events")
     return Gpu(
         None if uuid is None else text(uuid, "gpus.uuid"),
         None if slot is None else text(slot, "gpus.slot"),
-        *(_maybe(found.get(k), k) for k in ("clock_sm_max_mhz", "power_enforced_w", "power_default_w")),
+        _maybe(found.get("clock_sm_max_mhz"), "clock_sm_max_mhz"),
+        _maybe(found.get("power_enforced_w"), "power_enforced_w"),
+        _maybe(found.get("power_default_w"), "power_default_w"),
+        None if deaf is None else text(deaf, "gpus.no_events"),
     )
 
 

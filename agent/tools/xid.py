@@ -17,6 +17,8 @@ unknown     not in the table
 
 from __future__ import annotations
 
+from agent.text import Text, msg
+
 _TABLE: dict[str, tuple[int, ...]] = {
     "application": (
         13, 31, 32, 43, *range(39, 42), *range(68, 73), *range(75, 78), 80, *range(82, 92),
@@ -35,40 +37,73 @@ _TABLE: dict[str, tuple[int, ...]] = {
 
 XID_CLASS: dict[int, str] = {number: name for name, numbers in _TABLE.items() for number in numbers}
 
-MEANING: dict[int, str] = {
-    13: "graphics engine exception",
-    31: "MMU page fault",
-    32: "push buffer corrupted",
-    43: "GPU stopped processing for one program",
-    45: "preemptive cleanup after another error",
-    46: "GPU stopped processing",
-    48: "double-bit ECC error",
-    54: "auxiliary power not connected",
-    61: "internal micro-controller breakpoint",
-    62: "internal micro-controller halt",
-    63: "memory row remapped",
-    64: "memory row remapping failed",
-    74: "NVLink error",
-    78: "vGPU start failed",
-    79: "GPU fell off the bus",
-    92: "high rate of single-bit ECC errors",
-    93: "inforom wear",
-    94: "contained ECC error",
-    95: "uncontained ECC error",
-    109: "context switch timeout",
-    110: "security fault",
-    119: "GSP RPC timeout",
-    120: "GSP error",
-    121: "C2C link error",
-    136: "NVLink training failed",
-    140: "unrecovered ECC error",
-    143: "GPU initialisation failed",
-    154: "recovery action changed",
-    158: "fatal timeout",
-    169: "internal micro-controller halt",
-    171: "uncorrectable DRAM error",
-    172: "uncorrectable SRAM error",
+MEANING: dict[int, Text] = {
+    13: msg("graphics engine exception"),
+    31: msg("MMU page fault"),
+    32: msg("push buffer corrupted"),
+    43: msg("GPU stopped processing for one program"),
+    45: msg("preemptive cleanup after another error"),
+    46: msg("GPU stopped processing"),
+    48: msg("double-bit ECC error"),
+    54: msg("auxiliary power not connected"),
+    56: msg("display engine error"),
+    57: msg("memory interface could not be set up"),
+    58: msg("unstable memory interface"),
+    61: msg("internal micro-controller breakpoint"),
+    62: msg("internal micro-controller halt"),
+    63: msg("memory row remapped"),
+    64: msg("memory row remapping failed"),
+    65: msg("video processor exception"),
+    74: msg("NVLink error"),
+    78: msg("vGPU start failed"),
+    79: msg("GPU fell off the bus"),
+    92: msg("high rate of single-bit ECC errors"),
+    93: msg("inforom wear"),
+    94: msg("contained ECC error"),
+    95: msg("uncontained ECC error"),
+    109: msg("context switch timeout"),
+    110: msg("security fault"),
+    119: msg("GSP RPC timeout"),
+    120: msg("GSP error"),
+    121: msg("C2C link error"),
+    136: msg("NVLink training failed"),
+    140: msg("unrecovered ECC error"),
+    143: msg("GPU initialisation failed"),
+    **dict.fromkeys(range(144, 151), msg("NVLink error")),
+    154: msg("recovery action changed"),
+    155: msg("NVLink error"),
+    156: msg("memory resource retired"),
+    157: msg("memory resource could not be retired"),
+    158: msg("fatal timeout"),
+    160: msg("memory channel retired"),
+    161: msg("memory channel could not be retired"),
+    **dict.fromkeys(range(163, 166), msg("power-smoothing lifetime reached")),
+    169: msg("internal micro-controller halt"),
+    171: msg("uncorrectable DRAM error"),
+    172: msg("uncorrectable SRAM error"),
 }
+
+
+CLASSES: dict[str, Text] = {
+    "application": msg("the program's own"),
+    "hardware": msg("hardware"),
+    "nvlink": msg("NVLink"),
+    "driver": msg("driver"),
+    "side-effect": msg("follows another"),
+    "wear": msg("wear"),
+    "info": msg("a message only"),
+    "unknown": msg("of unknown kind"),
+}
+
+
+def xid_words(number: int) -> Text:
+    """``Xid 79: GPU fell off the bus``; the number alone where the table has no words for it."""
+    meaning = MEANING.get(number)
+    return (
+        msg("Xid {number}: {meaning}", number=number, meaning=meaning)
+        if meaning
+        else msg("Xid {number}", number=number)
+    )
 
 
 def xid_class(number: int) -> str:

@@ -16,7 +16,7 @@ from agent.facts._slot import slot
 from agent.text import Text, msg
 from agent.tools.telemetry import REASONS
 from agent.tools.watch import Card, Look
-from agent.tools.xid import MEANING, xid_class
+from agent.tools.xid import CLASSES, MEANING, xid_class
 
 HOT_WITHOUT_LIMIT_C = 90.0  # where the driver names no temperature at which it slows down
 HOT_BELOW_C = 3.0  # so much below that temperature it is hot, and twice that below it no longer
@@ -117,14 +117,14 @@ GRAVE = ("xid", "sxid", "fallen_off_bus", "lost", "held", "hot", "silent")
 def _xid_words(v: Mapping[str, Any]) -> Text:
     if v.get("xid") is None:
         return msg("an Xid that cannot be read: {text}", text=v["text"])
-    meaning = MEANING.get(v["xid"])
+    meaning, class_ = MEANING.get(v["xid"]), CLASSES[xid_class(v["xid"])]
     if meaning is None:
-        return msg("Xid {n} ({class_}): {text}", n=v["xid"], class_=xid_class(v["xid"]), text=v["text"])
+        return msg("Xid {n} ({class_}): {text}", n=v["xid"], class_=class_, text=v["text"])
     return msg(
         "Xid {n}, {meaning} ({class_}): {text}",
         n=v["xid"],
         meaning=meaning,
-        class_=xid_class(v["xid"]),
+        class_=class_,
         text=v["text"] or "-",
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent.tools import dmesg
-from agent.tools.xid import MEANING, XID_CLASS, sxid_class, xid_class
+from agent.tools.xid import CLASSES as WORDS
+from agent.tools.xid import MEANING, XID_CLASS, sxid_class, xid_class, xid_words
 from tests.tools.fuzz import FIXTURES
 
 CLASSES = {"application", "hardware", "nvlink", "driver", "side-effect", "wear", "info"}
@@ -14,6 +15,14 @@ CLASSES = {"application", "hardware", "nvlink", "driver", "side-effect", "wear",
 def test_every_class_is_documented() -> None:
     assert set(XID_CLASS.values()) == CLASSES
     assert set(MEANING) <= set(XID_CLASS)
+    assert set(WORDS) == {*CLASSES, "unknown"}
+
+
+def test_whatever_is_blamed_on_a_card_is_explained() -> None:
+    blamed = {number for number, name in XID_CLASS.items() if name != "application"}
+    assert blamed <= set(MEANING)
+    assert str(xid_words(79)) == "Xid 79: GPU fell off the bus"
+    assert str(xid_words(14)) == "Xid 14"
 
 
 @pytest.mark.parametrize(
