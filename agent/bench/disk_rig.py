@@ -5,6 +5,7 @@ O_DIRECT always: a file system that refuses it is said so, never silently measur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional, Union
@@ -13,6 +14,7 @@ from agent import stats
 from agent.bench import neighbours
 from agent.bench.neighbours import Between, Counters
 from agent.bench.step import Look
+from agent.facts._read import remedy
 from agent.host import TEST_FILE, Host, Ran, Scratch
 from agent.model import Attempt, Block, Depth, Result, Statistic, Taken, Void
 from agent.quantity import format_quantity
@@ -32,17 +34,17 @@ FILE_BYTES: Mapping[Depth, int] = {"quick": 2 * GIB, "standard": FILE_MAX, "deep
 _DIRECT_GRANT = msg("name a path on a file system that supports O_DIRECT: buffered I/O would measure memory")
 
 
-# These take O_DIRECT and read through a cache all the same (OpenZFS before 2.3; FUSE leaves it to its daemon).
+# These take O_DIRECT and use a cache all the same (OpenZFS before 2.3; FUSE leaves it to its daemon).
 _IGNORE_DIRECT = ("zfs", "fuse")
 CACHED = "page-cache"
-FROM_DISK = 0.5  # of what was read at least, or it was read from memory
+ON_DISK = 0.9  # of what was read or written at least, or the rest was memory's
 
 
 @dataclass(frozen=True)
 class Ground:
     """What lies under a path as far as the facts tell: the device whose counters tell of it, the file system.
 
-    ``remote``: what is read comes over the network, so no disk of this machine counts it.
+    ``remote``: what is read comes over the network; without a device no disk of this machine counts it.
     """
 
     device: Optional[str] = None
@@ -51,6 +53,14 @@ class Ground:
 
 
 UNKNOWN_GROUND = Ground()
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the runs say they moved: ``direction`` is ``read`` or ``write``."""
+
+    direction: str
+    bytes: float
 
 
 @dataclass(frozen=True)
@@ -144,7 +154,10 @@ def _with_engine(rig: Rig) -> Union[Rig, Missing]:
             ),
             timeout_s=20,
         )
-        last = _trial_problem(ran)
+        full = _full(ran)
+        if full is not None:
+            return full
+        last = _trial_problem(ran, engine)
         if last is None:
             why = (msg("{engine} is used: {why}", engine=engine, why=tuple(refusals)),) if refusals else ()
             return replace(rig, engine=engine, notes=(*rig.notes, *why))
@@ -155,14 +168,21 @@ def _with_engine(rig: Rig) -> Union[Rig, Missing]:
     return last if last is not None else rig
 
 
-def _trial_problem(ran: Ran) -> Optional[Missing]:
+def _full(ran: Ran) -> Optional[Missing]:
+    """Not even one block fits: no other engine will do."""
+    said = f"{ran.stdout}\n{ran.stderr}"
+    return no_space(ran, _first_error(said)) if re.search(fio.NO_SPACE, said) else None
+
+
+def _trial_problem(ran: Ran, engine: str) -> Optional[Missing]:
     """Why an engine cannot be used. One block is too short for numbers, but not for an error."""
     missing = ran.missing()
     if missing is not None:
         return missing
     said = f"{ran.stdout}\n{ran.stderr}"
-    if "O_DIRECT" in said or "Invalid argument" in said:
-        return Missing("unsupported", msg("the file system refuses O_DIRECT"), ran.cited, _DIRECT_GRANT)
+    # A bare EINVAL may also be of an engine that this kernel knows in part only, but not with plain writes.
+    if "O_DIRECT" in said or (engine == "psync" and "Invalid argument" in said):
+        return _indirect(ran)
     if ran.exit != 0:
         return Missing("failed", msg("fio cannot use this engine here: {error}", error=_first_error(said)), ran.cited)
     return None
@@ -197,19 +217,33 @@ def read_job(ran: Ran, direction: str) -> tuple[Optional[fio.Direction], Optiona
     try:
         job = fio.parse(ran.stdout).jobs[0]
     except ParseError as error:
-        return None, _failure(error, ran)
+        return None, failure(error, ran, "fio")
     part: fio.Direction = getattr(job, direction)
     if part.bytes_per_s is None or not part.seconds:
         return None, Missing("unparsable", msg("fio reports no I/O in this direction"), ran.cited)
     return part, None
 
 
-def _failure(error: ParseError, ran: Ran) -> Missing:
+def failure(error: ParseError, ran: Ran, tool: str) -> Missing:
+    """Why a run of ``fio`` or ``dd`` gave no number, from what it printed."""
     if error.kind == "enospc":
-        text = msg("the space, or this user's quota, ran out while it was measured: {error}", error=str(error))
-        return Missing("failed", text, ran.cited, msg("free space, or a larger quota"))
+        return no_space(ran, str(error))
+    if error.kind in ("direct_unsupported", "invalid_argument"):
+        return _indirect(ran)
+    if error.kind == "tool_missing":
+        return Missing("no-tool", msg("{tool} is not installed", tool=tool), ran.cited, remedy(error.kind, tool))
     kind: MissingKind = "denied" if error.kind == "denied" else "failed"
-    return Missing(kind, msg("{tool}: {error}", tool="fio", error=str(error)), ran.cited)
+    return Missing(kind, msg("{tool}: {error}", tool=tool, error=str(error)), ran.cited, remedy(error.kind, tool))
+
+
+def _indirect(ran: Ran) -> Missing:
+    return Missing("unsupported", msg("the file system refuses O_DIRECT"), ran.cited, _DIRECT_GRANT)
+
+
+def no_space(ran: Ran, error: str) -> Missing:
+    """The space that this user may fill is too small for what was to be written."""
+    text = msg("the space, or this user's quota, ran out while it was measured: {error}", error=error)
+    return Missing("failed", text, ran.cited, msg("free space, or a larger quota"))
 
 
 def series_of(ran: Ran, seconds: float) -> tuple[float, ...]:
@@ -229,13 +263,13 @@ def taken(
     *,
     statistic: Statistic = "median of repetitions",
     notes: Sequence[Text] = (),
-    read: Optional[float] = None,
+    told: Optional[Told] = None,
     journal: bool = False,
 ) -> Taken:
     """One attempt of this rig, with what others did meanwhile.
 
-    ``read``: bytes that the runs say they read, where the number is one of reading: it is void unless a disk read
-    them. ``journal``: see :func:`agent.bench.neighbours.on_disk`.
+    ``told``: what the runs say they moved: the number is void unless a disk moved as much. ``journal``: see
+    :func:`agent.bench.neighbours.on_disk`.
     """
     attempt = Attempt(
         blocks=tuple(blocks),
@@ -245,25 +279,35 @@ def taken(
         weak=rig.weak,
         notes=(*rig.notes, *notes),
         reproduce=runs[0].argv,
-        void=None if read is None else _from_memory(rig.ground, window, read),
+        void=None if told is None else _in_memory(rig.ground, window, told),
     )
     return Taken(neighbours.told(attempt, neighbours.on_disk(window, rig.ground.device, journal)), unit, statistic)
 
 
-def _from_memory(ground: Ground, window: Reading[Between], read: float) -> Optional[Void]:
-    """Why what was read did not come from a disk, as far as the kernel's counters tell."""
-    if ground.remote:
+def _in_memory(ground: Ground, window: Reading[Between], told: Told) -> Optional[Void]:
+    """Why what was moved did not come from a disk, or reach it, as far as the kernel's counters tell."""
+    if ground.remote and ground.device is None:
         return None
     moved = window.value.on(ground.device) if isinstance(window, Known) else None
+    reads = told.direction == "read"
     if moved is None:
         if not ground.fstype.startswith(_IGNORE_DIRECT):
             return None
-        text = msg("{fs} reads through a cache, and no counter shows whether a disk was read", fs=ground.fstype)
+        if reads:
+            text = msg("{fs} reads through a cache, and no counter shows whether a disk was read", fs=ground.fstype)
+        else:
+            text = msg("{fs} writes through a cache, and no counter shows whether a disk wrote it", fs=ground.fstype)
         return Void(CACHED, text)
-    if moved[0] >= FROM_DISK * read:
+    counted = float(moved[0 if reads else 1])
+    if counted >= ON_DISK * told.bytes:
         return None
-    sizes = {"read": format_quantity(read, "B"), "disk": format_quantity(float(moved[0]), "B")}
-    return Void(CACHED, msg("of {read} that were read the disk delivered {disk}: the rest came from memory", **sizes))
+    sizes = {"told": format_quantity(told.bytes, "B"), "disk": format_quantity(counted, "B")}
+    if reads:
+        return Void(
+            CACHED, msg("of {told} that were read the disk delivered {disk}: the rest came from memory", **sizes)
+        )
+    text = msg("of {told} that were written {disk} reached the disk: the rest stayed in memory or was shrunk", **sizes)
+    return Void(CACHED, text)
 
 
 # What one kind of measurement does with a rig: a result for each of the keys it was given.

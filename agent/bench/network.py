@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Optional, Union
 
-from agent.bench import neighbours
+from agent.bench import names, neighbours
 from agent.bench.endpoints import Endpoint, endpoint, metered, network_of, this_machine
 from agent.bench.neighbours import Between
 from agent.bench.step import Cost, Look, Step
+from agent.facts._read import remedy
 from agent.host import Host, Ran
 from agent.model import Attempt, Block, Depth, Result, Taken, Void
 from agent.reading import Missing, MissingKind, Reading
@@ -128,7 +129,7 @@ class Screened:
 
 
 @dataclass
-class _Memory:
+class Memory:
     """Which networks earlier attempts at each key went to, in order, and which depths they had."""
 
     went: dict[str, list[Optional[str]]] = field(default_factory=dict)
@@ -136,20 +137,37 @@ class _Memory:
 
 
 @dataclass(frozen=True)
-class _Client:
-    """iperf3 on this host for one entry, in one look."""
+class Client:
+    """iperf3 on this host for one entry, in one look: TCP both ways. What differs for UDP is overridden."""
 
     host: Host
     entry: Entry
     look: Look
     version: tuple[int, ...]
+    resolved: names.Names
+
+    def key(self, direction: str) -> str:
+        """What the probes of one direction begin with."""
+        return self.entry.key(direction)
+
+    def plan(self, direction: str) -> Plan:
+        """One attempt at this look's depth."""
+        return PLANS[self.look.depth]
+
+    def cap(self) -> int:
+        """Bytes of one attempt in one direction over addresses that may be paid by the byte."""
+        return TRAFFIC_CAP
+
+    def silence_s(self) -> float:
+        """Beyond a test's own seconds, until an end that says nothing is given up."""
+        return SILENCE_S
 
     def streams(self, direction: str) -> int:
         """Parallel streams: one TCP stream is limited by its window and by one core."""
-        return 8 if self.entry.promised[direction] >= FAST else 4
+        return 8 if self.entry.promised.get(direction, 0.0) >= FAST else 4
 
-    def test(self, probe: str, end: Endpoint, direction: str, seconds: int, omit_s: int) -> Union[Test, Failed]:
-        """One test; the ``error`` key is believed, the exit status is not."""
+    def argv(self, end: Endpoint, direction: str, seconds: int, omit_s: int) -> list[str]:
+        """One test's command, with the options that this version knows."""
         argv = iperf3.client_argv(
             server=end.host,
             port=end.port,
@@ -157,11 +175,25 @@ class _Client:
             omit_s=omit_s,
             parallel=self.streams(direction),
             reverse=direction == "download",
-            connect_timeout_ms=CONNECT_TIMEOUT_MS if self.version >= CONNECT_TIMEOUT_SINCE else 0,
+            connect_timeout_ms=self.connect_timeout_ms,
         )
-        if self.entry.interface and self.version >= BIND_DEV_SINCE:
-            argv += ["--bind-dev", self.entry.interface]
-        return read_test(self.host.run(probe, argv, seconds + omit_s + SILENCE_S), end)
+        return argv + self.binding
+
+    @property
+    def connect_timeout_ms(self) -> int:
+        """0 where this version has no such option."""
+        return CONNECT_TIMEOUT_MS if self.version >= CONNECT_TIMEOUT_SINCE else 0
+
+    @property
+    def binding(self) -> list[str]:
+        """The interface that the entry names, where this version can be bound to it."""
+        named = self.entry.interface
+        return ["--bind-dev", named] if named and self.version >= BIND_DEV_SINCE else []
+
+    def test(self, probe: str, end: Endpoint, direction: str, seconds: int, omit_s: int) -> Union[Test, Failed]:
+        """One test; the ``error`` key is believed, the exit status is not."""
+        argv = self.argv(end, direction, seconds, omit_s)
+        return read_test(self.host.run(probe, argv, seconds + omit_s + self.silence_s()), end)
 
 
 def read_test(ran: Ran, end: Endpoint) -> Union[Test, Failed]:
@@ -173,22 +205,31 @@ def read_test(ran: Ran, end: Endpoint) -> Union[Test, Failed]:
         result = iperf3.parse(ran.stdout if ran.stdout.strip() else ran.stderr)
         course = iperf3.course(ran.stdout)
     except ParseError as error:
-        return _failed(ran, end, error.kind, error.line or error.message)
+        return failed(ran, end, error.kind, error.line or error.message)
     if result.error is not None:
-        return _failed(ran, end, iperf3.failure_kind(result.error), result.error)
-    if result.received_bits_per_s is None or not course.seconds:
-        return _failed(ran, end, "unparsable", "the receiver reported no rate")
-    return Test(result.received_bits_per_s, course.seconds, course, result, ran)
+        return failed(ran, end, iperf3.failure_kind(result.error), result.error)
+    rate = result.received_bits_per_s or _arrived(result)
+    if rate is None or not course.seconds:
+        return failed(ran, end, "unparsable", "the receiver reported no rate")
+    return Test(rate, course.seconds, course, result, ran)
 
 
-def _failed(ran: Ran, end: Endpoint, code: str, said: str) -> Failed:
+def _arrived(result: iperf3.Iperf3) -> Optional[float]:
+    """UDP before 3.10 prints the sender's rate and what was lost of it. bit/s; None where nothing arrived."""
+    if result.sent_bits_per_s is None or result.packets is None or result.lost_packets is None:
+        return None
+    return result.sent_bits_per_s * (1 - result.lost_packets / result.packets) or None
+
+
+def failed(ran: Ran, end: Endpoint, code: str, said: str) -> Failed:
+    """A test without a rate; ``code`` is the parser's failure kind, ``said`` the tool's own words."""
     detail = msg("{server}: {said}", server=str(end), said=said)
-    return Failed(code, Missing(_KINDS.get(code, "failed"), detail, ran.cited))
+    return Failed(code, Missing(_KINDS.get(code, "failed"), detail, ran.cited, remedy(code, "iperf3")))
 
 
 def step(entry: Entry) -> Step:
     """The measurement of one entry, with one key a promised direction."""
-    memory = _Memory()
+    memory = Memory()
 
     def execute(host: Host, look: Look) -> Mapping[str, Result]:
         wanted = [d for d in entry.promised if look.wants(entry.key(d))]
@@ -212,18 +253,25 @@ def cost(entry: Entry, depth: Depth) -> Cost:
     return Cost(float(seconds), sent=int(sum(on_wire * rate / 8 for rate in entry.promised.values())))
 
 
-def _execute(entry: Entry, memory: _Memory, host: Host, look: Look, wanted: Sequence[str]) -> dict[str, Result]:
-    ends, trouble = _ends(entry)
+def _execute(entry: Entry, memory: Memory, host: Host, look: Look, wanted: Sequence[str]) -> dict[str, Result]:
+    ends, trouble = ends_of(entry)
     if trouble is not None:
         return {entry.key(d): trouble for d in wanted}
-    version = _version(host, entry, look)
+    version = version_of(host, f"network[{entry.name}]", look)
     if isinstance(version, Missing):
         return {entry.key(d): version for d in wanted}
-    client = _Client(host, entry, look, version)
+    resolved = names.looks(host, f"network[{entry.name}].name.{look.number}", (e.host for e in ends))
+    client = Client(host, entry, look, version, resolved)
     return {entry.key(d): _measure(client, memory, d, ends) for d in wanted}
 
 
-def _ends(entry: Entry) -> tuple[list[Endpoint], Optional[Missing]]:
+def _measure(client: Client, memory: Memory, direction: str, ends: Sequence[Endpoint]) -> Result:
+    found = through(client, memory, direction, ends)
+    return found if isinstance(found, Missing) else _taken(client, direction, found)
+
+
+def ends_of(entry: Entry) -> tuple[list[Endpoint], Optional[Missing]]:
+    """The entry's servers, or why there are none."""
     grant = msg("name iperf3 servers under “servers”, at best two in different networks")
     if not entry.servers:
         return [], Missing("not-there", msg("the contract names no server to measure against"), grant=grant)
@@ -233,8 +281,9 @@ def _ends(entry: Entry) -> tuple[list[Endpoint], Optional[Missing]]:
         return [], Missing("unsupported", msg("a server of the contract: {error}", error=str(error)), grant=grant)
 
 
-def _version(host: Host, entry: Entry, look: Look) -> Union[tuple[int, ...], Missing]:
-    ran = host.run(f"network[{entry.name}].version.{look.number}", ["iperf3", "--version"], 10.0)
+def version_of(host: Host, prefix: str, look: Look) -> Union[tuple[int, ...], Missing]:
+    """Of the iperf3 on this machine, as its major and minor number."""
+    ran = host.run(f"{prefix}.version.{look.number}", ["iperf3", "--version"], 10.0)
     missing = ran.missing()
     if missing is not None:
         return missing
@@ -247,8 +296,20 @@ def _version(host: Host, entry: Entry, look: Look) -> Union[tuple[int, ...], Mis
 # ---------------------------------------------------------------- choosing the far end
 
 
-def _measure(client: _Client, memory: _Memory, direction: str, ends: Sequence[Endpoint]) -> Result:
-    key = client.entry.key(direction)
+@dataclass(frozen=True)
+class Seen:
+    """All repetitions of one attempt through one end. ``others``: further networks that answered."""
+
+    chosen: Screened
+    tests: Sequence[Test]
+    others: int
+    failures: Sequence[Failed]
+    window: Reading[Between]
+
+
+def through(client: Client, memory: Memory, direction: str, ends: Sequence[Endpoint]) -> Union[Seen, Missing]:
+    """One attempt through the best end that answers."""
+    key = client.key(direction)
     went = memory.went.setdefault(key, [])
     # A closer look at a number goes to the end that gave it; a second opinion to an end in another network.
     closer = bool(went) and client.look.depth == "deeper" and key not in memory.deep
@@ -266,13 +327,13 @@ def _measure(client: _Client, memory: _Memory, direction: str, ends: Sequence[En
             went.append(chosen.network)
             memory.deep.update({key} if client.look.depth == "deeper" else ())
             others = len({s.network for s in answered if not s.here} - {chosen.network})
-            return _taken(client, direction, chosen, tests, others, failures, window)
+            return Seen(chosen, tests, others, failures, window)
         failures.append(failure)
     return _nobody(failures)
 
 
 def screen(
-    client: _Client, direction: str, ends: Sequence[Endpoint], avoid: set[Optional[str]]
+    client: Client, direction: str, ends: Sequence[Endpoint], avoid: set[Optional[str]]
 ) -> tuple[list[Screened], list[Failed]]:
     """A short test with every server; while all that matter are busy, again within about half a minute."""
     answered: list[Screened] = []
@@ -284,7 +345,7 @@ def screen(
         busy = []
         for end in waiting:
             suffix = f".again{again}" if again else ""
-            probe = f"{client.entry.key(direction)}.{client.look.number}.screen.{end}{suffix}"
+            probe = f"{client.key(direction)}.{client.look.number}.screen.{end}{suffix}"
             outcome = client.test(probe, end, direction, SCREEN_S, 0)
             if isinstance(outcome, Test):
                 answered.append(Screened(end, outcome))
@@ -309,32 +370,33 @@ def _nobody(failures: Sequence[Failed]) -> Missing:
 # ---------------------------------------------------------------- measuring
 
 
-def _repeat(client: _Client, direction: str, chosen: Screened) -> tuple[list[Test], Optional[Failed]]:
+def _repeat(client: Client, direction: str, chosen: Screened) -> tuple[list[Test], Optional[Failed]]:
     """All repetitions through one end, or the failure that ended them."""
-    plan = PLANS[client.look.depth]
-    seconds, omit_s = affordable(plan, chosen.test)
+    plan = client.plan(direction)
+    seconds, omit_s = affordable(plan, chosen.test, client.cap())
     tests: list[Test] = []
     for number in range(1, plan.repetitions + 1):
-        probe = f"{client.entry.key(direction)}.{client.look.number}.{chosen.end}.rep{number}"
-        outcome = _patient(client, probe, chosen.end, direction, seconds, omit_s)
+        probe = f"{client.key(direction)}.{client.look.number}.{chosen.end}.rep{number}"
+        outcome = patient(client, probe, chosen.end, direction, seconds, omit_s)
         if isinstance(outcome, Failed):
             return tests, outcome
         tests.append(outcome)
     return tests, None
 
 
-def affordable(plan: Plan, screened: Test) -> tuple[int, int]:
-    """Seconds and omitted seconds of each repetition, kept within the traffic cap at the rate just seen."""
+def affordable(plan: Plan, screened: Test, cap: int = TRAFFIC_CAP) -> tuple[int, int]:
+    """Seconds and omitted seconds of each repetition, kept within ``cap`` bytes at the rate just seen."""
     if not metered(screened.course.address):
         return plan.seconds, plan.omit_s
-    allowed = int(8 * TRAFFIC_CAP / (plan.repetitions * screened.bits_per_s))
+    allowed = int(8 * cap / (plan.repetitions * screened.bits_per_s))
     if allowed >= plan.seconds + plan.omit_s:
         return plan.seconds, plan.omit_s
-    return max(1, allowed - 1), 1
+    omit_s = min(1, plan.omit_s)
+    return max(1, allowed - omit_s), omit_s
 
 
-def _patient(
-    client: _Client, probe: str, end: Endpoint, direction: str, seconds: int, omit_s: int
+def patient(
+    client: Client, probe: str, end: Endpoint, direction: str, seconds: int, omit_s: int
 ) -> Union[Test, Failed]:
     """One repetition; somebody else's test may have slipped in between two of ours."""
     outcome = client.test(probe, end, direction, seconds, omit_s)
@@ -346,8 +408,9 @@ def _patient(
     return outcome
 
 
-def _block(test: Test, chosen: Screened, direction: str, others: int) -> Block:
+def _block(test: Test, chosen: Screened, direction: str, others: int, named: names.Resolved) -> Block:
     conditions = {
+        **named.conditions,
         "server": str(chosen.end),
         "address": test.course.address,
         "network": network_of(test.course.address),
@@ -365,33 +428,27 @@ def _block(test: Test, chosen: Screened, direction: str, others: int) -> Block:
     return Block(test.bits_per_s / 8, tuple(rate / 8 for rate in test.course.series), conditions=conditions)
 
 
-def _taken(
-    client: _Client,
-    direction: str,
-    chosen: Screened,
-    tests: Sequence[Test],
-    others: int,
-    failures: Sequence[Failed],
-    window: Reading[Between],
-) -> Taken:
+def _taken(client: Client, direction: str, seen: Seen) -> Taken:
+    chosen, tests, others = seen.chosen, seen.tests, seen.others
+    named = client.resolved.of(chosen.end.host)
     attempt = Attempt(
-        blocks=tuple(_block(test, chosen, direction, others) for test in tests),
+        blocks=tuple(_block(test, chosen, direction, others, named) for test in tests),
         depth=client.look.depth,
         started_at=tests[0].ran.started_at,
-        evidence=tuple(e for test in (chosen.test, *tests) for e in test.ran.cited),
+        evidence=(*(e for test in (chosen.test, *tests) for e in test.ran.cited), *named.evidence),
         weak=_weakness(client, chosen, tests),
-        notes=(*_notes(client, direction, chosen, tests), *(_passed_over(f) for f in failures)),
+        notes=(*_notes(client, direction, chosen, tests), *named.notes, *(passed_over(f) for f in seen.failures)),
         reproduce=tests[0].ran.argv,
     )
     # A test that tells no bytes could not be told from somebody else's traffic.
     moved = [test.course.moved for test in tests if test.course.moved is not None]
     # What a policer drops we send again: our own traffic, though it is no payload.
     again = sum(test.result.retransmits or 0 for test in tests) * SEGMENT if direction == "upload" else 0
-    aside = neighbours.on_net(window, direction, sum(moved) + again if len(moved) == len(tests) else None)
+    aside = neighbours.on_net(seen.window, direction, sum(moved) + again if len(moved) == len(tests) else None)
     return Taken(neighbours.told(attempt, aside), "B/s", "median of repetitions")
 
 
-def _weakness(client: _Client, chosen: Screened, tests: Sequence[Test]) -> Void:
+def _weakness(client: Client, chosen: Screened, tests: Sequence[Test]) -> Void:
     loads = [test.course.cpu for test in tests if test.course.cpu is not None]
     if client.version < THREADS_SINCE and loads and median(loads) >= CPU_FULL_PERCENT:
         return Void(
@@ -401,17 +458,22 @@ def _weakness(client: _Client, chosen: Screened, tests: Sequence[Test]) -> Void:
                 version=_dotted(client.version),
             ),
         )
+    return far_end_unproven(chosen.end)
+
+
+def far_end_unproven(end: Endpoint) -> Void:
+    """Why a shortfall through this end alone does not convict."""
     return Void(
         FAR_END,
         msg(
             "{server} was not shown capable of the promise: to fall short through it counts only if a second server "
             "in another network falls short too, or if one was seen to be fast enough",
-            server=str(chosen.end),
+            server=str(end),
         ),
     )
 
 
-def _notes(client: _Client, direction: str, chosen: Screened, tests: Sequence[Test]) -> list[Text]:
+def _notes(client: Client, direction: str, chosen: Screened, tests: Sequence[Test]) -> list[Text]:
     streams = client.streams(direction)
     moved = sum(test.bits_per_s / 8 * test.seconds for test in tests) / 1e9
     notes = [
@@ -447,7 +509,8 @@ def _notes(client: _Client, direction: str, chosen: Screened, tests: Sequence[Te
     return notes
 
 
-def _passed_over(failure: Failed) -> Text:
+def passed_over(failure: Failed) -> Text:
+    """The note on an end that gave no number."""
     return msg("not used: {detail}", detail=failure.missing.detail)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, Optional, Union
 from agent.bench._probe import run_probe
 from agent.bench.endpoints import host_name
 from agent.bench.step import Cost, Look, Step
+from agent.facts._read import remedy
 from agent.host import Host, Ran
 from agent.model import Attempt, Block, Depth, Result, Taken, Void
 from agent.reading import Missing, MissingKind
@@ -36,10 +37,7 @@ TCP_TIMEOUT_S = 3.0
 TCP_CODE = "tcp-instead-of-icmp"
 REPEATS: Mapping[Depth, int] = {"quick": REPETITIONS, "standard": REPETITIONS, "deeper": REPETITIONS_DEEPER}
 _KINDS: Mapping[str, MissingKind] = {"denied": "denied", "tool_missing": "no-tool", "option": "unsupported"}
-_GRANTS: Mapping[str, Text] = {
-    "denied": msg("let this user send ICMP (cap_net_raw, or net.ipv4.ping_group_range)"),
-    "tool_missing": msg("install {tool}", tool="ping"),
-}
+_DENIED = msg("let this user send ICMP (cap_net_raw, or net.ipv4.ping_group_range)")
 
 Name = Literal["latency", "jitter", "loss"]
 
@@ -152,7 +150,7 @@ def _ping(host: Host, probe: str, target: str, count: int, interval: float) -> U
     except ParseError as error:
         code = "interval" if re.search(r"minimal interval|too short", ran.stderr) else error.kind
         detail = msg("ping {host}: {said}", host=target, said=error.line or error.message)
-        grant = _GRANTS.get(code)
+        grant = _DENIED if code == "denied" else remedy(code, "ping")
         return Failed(code, Missing(_KINDS.get(code, "failed"), detail, ran.cited, grant))
 
 

@@ -8,12 +8,22 @@ from typing import Any, Callable, Optional, TypeVar
 
 from agent.host import Ran
 from agent.reading import Known, Missing, MissingKind, Reading
-from agent.text import msg
+from agent.text import Text, msg
 from agent.tools import ParseError
 
 T = TypeVar("T")
 U = TypeVar("U")
-_KINDS: dict[str, MissingKind] = {"denied": "denied", "absent": "not-there"}
+# What a parser's failure is to a reader. All others are texts that are not what they should be.
+_KINDS: dict[str, MissingKind] = {
+    "denied": "denied",
+    "absent": "not-there",
+    "tool_missing": "no-tool",
+    "option": "unsupported",
+    "timeout": "timeout",
+    **dict.fromkeys(
+        ("broken_tool", "crashed", "failed", "busy", "io_error", "no_access", "open_failed", "out_of_memory"), "failed"
+    ),
+}
 _DENIED = re.compile(r"permission denied|operation not permitted|must be root|access denied", re.IGNORECASE)
 
 
@@ -24,10 +34,24 @@ def parsed(reading: Reading[T], parse: Callable[[T], U], what: str) -> Reading[U
     try:
         return Known(parse(reading.value), reading.evidence)
     except ParseError as error:
-        kind = _KINDS.get(error.kind, "unparsable")
-        return Missing(kind, msg("{what} cannot be read: {why}", what=what, why=str(error)), reading.evidence)
+        detail = msg("{what} cannot be read: {why}", what=what, why=str(error))
+        return Missing(kind_of(error), detail, reading.evidence, remedy(error.kind, what))
     except (ValueError, LookupError) as error:
         return unparsable(what, str(error), reading.evidence)
+
+
+def kind_of(error: ParseError) -> MissingKind:
+    """The reader's word for a parser's failure."""
+    return _KINDS.get(error.kind, "unparsable")
+
+
+def remedy(kind: str, tool: str) -> Optional[Text]:
+    """What to do about a tool that is not there or cannot be loaded; None for other kinds of a parser's failure."""
+    if kind == "tool_missing":
+        return msg("install {tool}", tool=tool)
+    if kind == "broken_tool":
+        return msg("repair {tool}: it is installed and cannot be loaded", tool=tool)
+    return None
 
 
 def unparsable(what: str, why: str, evidence: tuple[str, ...]) -> Missing:

@@ -13,19 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from agent.facts import Asked
-from agent.facts._read import cited
+from agent.facts._read import cited, kind_of, remedy
 from agent.facts._slot import slot
 from agent.host import Host, Ran
 from agent.reading import Known, Missing, MissingKind, Reading
-from agent.text import Text, msg
+from agent.text import msg
 from agent.tools import ParseError, dmesg
 from agent.tools._text import clean
 
-_KINDS: dict[str, MissingKind] = {"denied": "denied", "tool_missing": "no-tool", "empty": "unsupported"}
-_GRANTS: dict[MissingKind, Text] = {
-    "denied": msg("let this user read the kernel log (root, or kernel.dmesg_restrict=0)"),
-    "no-tool": msg("install {tool}", tool="dmesg"),
-}
+_DENIED = msg("let this user read the kernel log (root, or kernel.dmesg_restrict=0)")
 _SECONDS = re.compile(r"^(?:<\d+>)?\s*\[\s*(\d+\.\d+)\]")
 _SHORT = 10  # lines: a refusal is no longer than this
 
@@ -151,12 +147,12 @@ def _read(ran: Ran, source: str) -> Reading[KernelLog]:
     try:
         found = log(text, source)
     except ParseError as error:
-        kind = _KINDS.get(error.kind, "unparsable")
-        return Missing(kind, msg("{tool}: {why}", tool=source, why=str(error)), ran.cited, _GRANTS.get(kind))
+        kind: MissingKind = "unsupported" if error.kind == "empty" else kind_of(error)
+        grant = _DENIED if kind == "denied" else remedy(error.kind, source)
+        return Missing(kind, msg("{tool}: {why}", tool=source, why=str(error)), ran.cited, grant)
     if not found.lines:
         detail = msg("{tool} shows no line at all, which says nothing about Xids", tool=source)
-        grant = msg("let this user read the kernel log (root, or kernel.dmesg_restrict=0)")
-        return Missing("unsupported", detail, ran.cited, grant)
+        return Missing("unsupported", detail, ran.cited, _DENIED)
     return Known(found, ran.cited)
 
 

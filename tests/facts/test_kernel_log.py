@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any, Optional
+
 import pytest
 
 from agent.facts import Asked, kernel_log
@@ -117,3 +119,24 @@ def test_replay(node: Node) -> None:
     node.tool("dmesg", says(BOOT, XID_79))
     first = kernel_log.collect(node.host(), Asked())
     assert kernel_log.collect(node.replay(), Asked()) == first
+
+
+BROKEN = (
+    "echo 'dmesg: error while loading shared libraries: libtinfo.so.6: cannot open shared object file' >&2; exit 127"
+)
+
+
+@pytest.mark.parametrize(
+    ("does", "kind", "said", "grant"),
+    [
+        (BROKEN, "failed", "cannot be loaded", "repair dmesg"),
+        ("echo 'Segmentation fault (core dumped)' >&2; exit 139", "failed", "crashed", None),
+        ("echo \"dmesg: invalid option -- 'W'\" >&2; exit 1", "unsupported", "refused its command line", None),
+        ("echo 'sh: 1: dmesg: not found' >&2; exit 127", "no-tool", "not installed", "install dmesg"),
+    ],
+)
+def test_a_tool_that_does_not_work_is_named(node: Node, does: str, kind: Any, said: str, grant: Optional[str]) -> None:
+    node.tool("dmesg", does).tool("journalctl", does.replace("dmesg", "journalctl"))
+    found = missing(kernel_log.read(node.host(), "a"), kind)
+    assert said in str(found.detail)
+    assert (None if found.grant is None else str(found.grant)[: len(grant or "")]) == grant
