@@ -26,13 +26,16 @@ RUN_TO_RUN_DEFAULT = 0.03  # disks, networks, latencies
 
 @dataclass(frozen=True)
 class Change:
-    """One measurement in both runs. ``relative`` is after / before − 1; ``p`` is already corrected by Holm."""
+    """One measurement in both runs; ``p`` is already corrected by Holm.
+
+    ``relative`` is after / before − 1, None where it was nothing before and is something now.
+    """
 
     key: str
     unit: str
     before: float
     after: float
-    relative: float
+    relative: Optional[float]
     p: float
 
     @property
@@ -63,16 +66,18 @@ class Turn:
 class Comparison:
     """``parts`` are differences in what the machine is made of, ``facts`` those of versions and judged facts.
 
-    ``left_out``: ids that one of the runs was told not to look at, which is no change of the machine.
+    ``left_out``: ids that one of the runs was told not to look at, which is no change of the machine. ``redacted``:
+    whether names of the one and of the other stand for others; then ``same_machine`` is None, as it cannot be told.
     """
 
     same_contract: bool
-    same_machine: bool
+    same_machine: Optional[bool]
     parts: tuple[Difference, ...]
     facts: tuple[Difference, ...]
     changes: tuple[Change, ...]
     turns: tuple[Turn, ...]
     left_out: tuple[str, ...] = ()
+    redacted: tuple[bool, bool] = (False, False)
 
     @property
     def changed(self) -> bool:
@@ -81,30 +86,54 @@ class Comparison:
 
     @property
     def comparable(self) -> bool:
-        """Two runs that have nothing in common cannot be compared."""
-        return self.same_contract or bool(self.changes)
+        """Two runs that have nothing in common cannot be compared, nor names with what stands for them."""
+        return self.redacted[0] == self.redacted[1] and (self.same_contract or bool(self.changes))
 
 
 # Parts that make a machine the one it is; the rest (kernel, OS, host name) may change on the same machine.
 PARTS = ("identity", "gpus", "cpu", "memory", "disks", "network", "product")
+ANSWERS = ".answers"  # of a card that is there and silent: a fact, no exchange of parts
+# What stands for something else in a redacted run, by the order in which it was met: equal in two runs of two machines.
+NAMES = ("identity", "hostname", "network", "uuid", "serial")
 
 
-def compare(before: Run, after: Run) -> Comparison:
-    """Everything that differs from ``before`` to ``after``."""
-    parts = tuple(_differences("node", _only(before.node, PARTS), _only(after.node, PARTS)))
-    rest = _differences("node", _without(before.node, PARTS), _without(after.node, PARTS))
+def compare(before: Run, after: Run, redacted: tuple[bool, bool] = (False, False)) -> Comparison:
+    """Everything that differs from ``before`` to ``after``. ``redacted``: which of them is a redacted copy."""
+    one, two = (_nameless(run.node) if any(redacted) else run.node for run in (before, after))
+    one, two = _with_silent(one, two), _with_silent(two, one)
+    found = tuple(_differences("node", _only(one, PARTS), _only(two, PARTS)))
+    parts = tuple(d for d in found if not d.where.endswith(ANSWERS))
+    silent = (d for d in found if d.where.endswith(ANSWERS))
+    rest = (*silent, *_differences("node", _without(one, PARTS), _without(two, PARTS)))
     turns = tuple(_turns(before.findings, after.findings))
     aside = _left_out(before) | _left_out(after)
     facts = (*rest, *_differences("stack", before.stack, after.stack), *_judged_facts(before, after))
     return Comparison(
         same_contract=before.contract_sha256 == after.contract_sha256,
-        same_machine=not parts,
+        same_machine=None if any(redacted) else not parts,
         parts=parts,
         facts=tuple(facts),
         changes=changes(before.measurements, after.measurements),
         turns=tuple(t for t in turns if t.id not in aside),
         left_out=tuple(t.id for t in turns if t.id in aside),
+        redacted=redacted,
     )
+
+
+def _with_silent(node: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """What a card that does not answer told in the other run stands for it: it is silent, not exchanged."""
+    gpus = [g for g in node.get("gpus") or () if isinstance(g, Mapping)]
+    if not any(g.get("answers") is False for g in gpus):
+        return dict(node)
+    told = {g.get("slot"): g for g in other.get("gpus") or () if isinstance(g, Mapping)}
+    known = [{k: told.get(g.get("slot"), {}).get(k) if v is None else v for k, v in g.items()} for g in gpus]
+    return {**node, "gpus": known}
+
+
+def _nameless(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        return {k: _nameless(v) for k, v in node.items() if k not in NAMES}
+    return [_nameless(v) for v in node] if isinstance(node, (list, tuple)) else node
 
 
 def _only(node: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -196,8 +225,8 @@ def _change(one: Measurement, two: Measurement) -> Optional[Change]:
     return Change(one.key, one.unit, before, after, _relative(before, after), p)
 
 
-def _relative(before: float, after: float) -> float:
-    return after / before - 1 if before else (0.0 if after == before else math.inf)
+def _relative(before: float, after: float) -> Optional[float]:
+    return after / before - 1 if before else (0.0 if after == before else None)
 
 
 def _values(measurement: Measurement) -> list[float]:

@@ -210,3 +210,24 @@ def test_what_a_run_was_told_to_leave_out_has_not_changed() -> None:
     assert not found.turns
     assert found.left_out == ("software.os",)
     assert not found.changed
+
+
+SILENT = {"slot": "0000:3b:00.0", "uuid": None, "index": 1, "answers": False}
+
+
+def test_a_card_that_fell_silent_is_no_exchanged_part() -> None:
+    """Its slot is still there: it is another fact about the same machine."""
+    after = {**NODE, "gpus": [NODE["gpus"][0], SILENT]}
+    found = compare(run(), run(node=after))
+    assert found.same_machine
+    assert [(d.where, d.before, d.after) for d in found.facts] == [("node.gpus[0000:3b:00.0].answers", None, False)]
+    assert found.changed
+    back = compare(run(node=after), run())
+    assert [(d.where, d.before, d.after) for d in back.facts] == [("node.gpus[0000:3b:00.0].answers", False, None)]
+
+
+def test_a_silent_card_that_tells_another_name_was_exchanged() -> None:
+    after = {**NODE, "gpus": [NODE["gpus"][0], {**SILENT, "uuid": "GPU-9"}]}
+    found = compare(run(), run(node=after))
+    assert not found.same_machine
+    assert [d.where for d in found.parts] == ["node.gpus[0000:3b:00.0].uuid"]

@@ -108,22 +108,10 @@ def _card(gpu: Gpu, facts: GpusFacts, catalogue: Catalogue) -> Card:
         library, identity, forged = _sides(gpu, catalogue, identity, apart)
     elif script(facts):
         library = (gpu.nvml,)
-    card = Card(gpu, identity, library, _answers(gpu, facts), forged=forged, off_bus=_off_bus(gpu, facts))
+    card = Card(gpu, identity, library, facts.answers(gpu), forged=forged, off_bus=_off_bus(gpu, facts))
     different = tuple(_independent(card))
     doubt, evidence = _doubt(card, different, facts)
     return replace(card, doubt=doubt, doubt_evidence=evidence, disagreements=different)
-
-
-def _answers(gpu: Gpu, facts: GpusFacts) -> bool:
-    """nvidia-smi still prints the name of a card that is lost; what NVML says of the others counts more.
-
-    A card that our own child did not come to has not been asked by NVML at all: then nvidia-smi's word stands.
-    """
-    not_read = gpu.nvml.absent is not None and gpu.nvml.absent.kind == "interrupted"
-    if any(other.nvml.there for other in facts.gpus) and not not_read:
-        return gpu.nvml.there
-    lost = gpu.smi.get("lost")
-    return gpu.smi.there and not (isinstance(lost, Known) and lost.value)
 
 
 def script(facts: GpusFacts) -> bool:

@@ -152,8 +152,23 @@ class GpusFacts:
             "cuda_driver": _value(first_known([self.cuda_version[n] for n in ("cuda", "nvml", "smi")])),
         }
 
+    def answers(self, gpu: Gpu) -> bool:
+        """Whether NVML could read anything of it; where NVML answers for no card at all, nvidia-smi.
+
+        nvidia-smi still prints the name of a card that is lost; what NVML says of the others counts more. A card that
+        our own child did not come to has not been asked by NVML at all: then nvidia-smi's word stands.
+        """
+        not_read = gpu.nvml.absent is not None and gpu.nvml.absent.kind == "interrupted"
+        if any(other.nvml.there for other in self.gpus) and not not_read:
+            return gpu.nvml.there
+        lost = gpu.smi.get("lost")
+        return gpu.smi.there and not (isinstance(lost, Known) and lost.value)
+
     def inventory(self) -> list[dict[str, Any]]:
-        """The cards for the result, as NVIDIA's library names them; None for what it does not tell."""
+        """The cards for the result, as NVIDIA's library names them; None for what it does not tell.
+
+        ``answers`` stands only where it is False: the card is there and tells nothing.
+        """
         return [
             {
                 "slot": gpu.slot,
@@ -161,6 +176,7 @@ class GpusFacts:
                 "index": _value(gpu.index),
                 "serial": _value(gpu.any("serial", "nvml", "smi")),
                 "name": _value(gpu.any("name", "nvml", "smi", "proc", "cuda")),
+                **({} if self.answers(gpu) else {"answers": False}),
             }
             for gpu in self.gpus
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
@@ -32,38 +33,53 @@ def render(run: Run, folder: Optional[Path], translate: Translate, language: str
 
 
 def _head(v: View, translate: Translate) -> list[str]:
-    facts = [pair(f.label, f.value, translate) for f in v.facts if f.name in _HEAD]
+    # Which cards there are is told where one of them is silent.
+    told = _HEAD if all(g.answers for g in v.gpus) else _HEAD | {"GPUs"}
+    facts = [pair(f.label, f.value, translate) for f in v.facts if f.name in told]
     return [f"{v.look.sigil} {v.verdict.upper()} — {v.headline}", *facts]
 
 
 def _rows(v: View, room: int, translate: Translate) -> list[str]:
     blocks = [
-        (msg("BROKEN"), len(v.broken), [_broken(r, translate) for r in v.broken]),
-        (msg("NOT VERIFIED"), len(v.unverified), _open(v.unverified, translate)),
-        (msg("REMARKS"), len(v.remarks), [_broken(r, translate) for r in v.remarks]),
+        (msg("BROKEN"), [_broken(r, translate) for r in v.broken]),
+        (msg("NOT VERIFIED"), _open(v.unverified, translate)),
+        (msg("REMARKS"), [_broken(r, translate) for r in v.remarks]),
     ]
-    blocks = [block for block in blocks if block[2]]
+    blocks = [block for block in blocks if block[1]]
     # A blank line, the heading and "n more" for each block; the rest is shared out from the top.
     room -= _FRAME * len(blocks)
     lines: list[str] = []
-    for later, (heading, count, entries) in zip(range(len(blocks) - 1, -1, -1), blocks):
+    for later, (heading, entries) in zip(range(len(blocks) - 1, -1, -1), blocks):
         taken = entries[: max(room - later, 1)]
         room -= len(taken)
-        lines += ["", f"{heading.render(translate)} ({count})", *taken]
-        if len(taken) < len(entries):
-            lines.append(msg("{n} more are in the report.", n=len(entries) - len(taken)).render(translate))
+        count, shown = (sum(entry.count for entry in some) for some in (entries, taken))
+        lines += ["", f"{heading.render(translate)} ({count})", *(entry.line for entry in taken)]
+        if shown < count:
+            lines.append(_more(count - shown, translate))
     return lines
 
 
-def _broken(row: Row, translate: Translate) -> str:
-    return f"{row.look.sigil} {pair(_named(row), row.said, translate)}"
+@dataclass(frozen=True)
+class _Entry:
+    """A line and how many findings it tells of, counted as in the headline: each GPU, disk and address by itself."""
+
+    line: str
+    count: int
+
+
+def _more(n: int, translate: Translate) -> str:
+    return msg("{n} more are in the report.", n=n).render(translate)
+
+
+def _broken(row: Row, translate: Translate) -> _Entry:
+    return _Entry(f"{row.look.sigil} {pair(_named(row), row.said, translate)}", len(row.subjects))
 
 
 def _named(row: Row) -> str:
     return f"{row.name} [{row.ref}]" if row.ref else row.name
 
 
-def _open(found: Sequence[Row], translate: Translate) -> list[str]:
+def _open(found: Sequence[Row], translate: Translate) -> list[_Entry]:
     """What could not be verified, promises that share a reason together."""
     groups: dict[str, list[Row]] = {}
     for row in found:
@@ -71,18 +87,19 @@ def _open(found: Sequence[Row], translate: Translate) -> list[str]:
     return [_for_one_reason(why, group, translate) for why, group in groups.items()]
 
 
-def _for_one_reason(why: str, group: Sequence[Row], translate: Translate) -> str:
-    name = _named(group[0])
+def _for_one_reason(why: str, group: Sequence[Row], translate: Translate) -> _Entry:
+    name, count = _named(group[0]), sum(len(row.subjects) for row in group)
     if len(group) > 1:
-        name = msg("{what} and {n} more", what=name, n=len(group) - 1).render(translate)
-    return f"{group[0].look.sigil} {pair(name, why, translate)}"
+        name = msg("{what} and {n} more", what=name, n=count - len(group[0].subjects)).render(translate)
+    return _Entry(f"{group[0].look.sigil} {pair(name, why, translate)}", count)
 
 
 def _asked(v: View, translate: Translate) -> list[str]:
     if not v.asked:
         return []
     heading = msg("WHAT IS ASKED FOR").render(translate)
-    return ["", heading, *(f"- {line}" for line in v.asked[:_MOST_ASKED])]
+    more = [_more(len(v.asked) - _MOST_ASKED, translate)] if len(v.asked) > _MOST_ASKED else []
+    return ["", heading, *(f"- {line}" for line in v.asked[:_MOST_ASKED]), *more]
 
 
 def _foot(v: View, translate: Translate) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from agent.model import Finding, Outcome, Run, ScopeEntry, Severity
 from agent.report import looks, numbers, raw, rows, strips
@@ -13,6 +13,7 @@ from agent.report.answers import Answer, answers
 from agent.report.claims import formulas
 from agent.report.clean import one_line, shortened, visible
 from agent.report.names import title
+from agent.report.phrases import PROFILES
 from agent.report.pictures import Pictures, pictures
 from agent.text import Text, Translate, msg
 
@@ -61,6 +62,7 @@ class Gpu:
     name: str
     uuid: str
     serial: str
+    answers: bool = True
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def view(run: Run, folder: Optional[Path], translate: Translate, language: str) 
         shortened=_named(run.scope.shortened, translate),
         pending=_named(run.scope.pending_trial, translate),
         node=tuple(_node(run.node, translate)),
-        gpus=tuple(_gpus(run.node)),
+        gpus=tuple(_gpus(run.node, translate)),
         stack=tuple(Fact(_short(k), _short(v) if v else numbers.NONE) for k, v in run.stack.items()),
         sessions=tuple(_sessions(run, translate)),
         terms=tuple(_terms(run)),
@@ -237,26 +239,27 @@ def _who_and_when(run: Run, translate: Translate, language: str) -> Iterable[Fac
     seconds = numbers.seconds_between(run.started_at, run.finished_at)
     yield from fact(msg("Took"), numbers.duration(seconds) if seconds is not None else None)
     yield from fact(msg("Run"), _run_number(run))
-    yield from fact(msg("Profile"), _PROFILES.get(run.profile, run.profile))
+    yield from fact(msg("Profile"), PROFILES.get(run.profile, run.profile))
 
 
-_PROFILES: dict[str, Text] = {
-    "facts": msg("facts only"),
-    "quick": msg("quick"),
-    "standard": msg("standard"),
-    "full": msg("full"),
-}
-
-
-def _gpu_summary(node: Mapping[str, Any]) -> Optional[str]:
-    names = [_short(g.get("name")) for g in node.get("gpus") or () if isinstance(g, Mapping)]
+def _gpu_summary(node: Mapping[str, Any]) -> Union[Text, str, None]:
+    """The cards that answer, by name; those that are there and do not are named beside them."""
+    gpus = [g for g in node.get("gpus") or () if isinstance(g, Mapping)]
+    names = [_short(g.get("name")) for g in gpus if g.get("answers") is not False]
     counted = {name: names.count(name) for name in names}
-    return ", ".join(f"{n} × {name}" for name, n in counted.items()) or None
+    found = ", ".join(f"{n} × {name}" for name, n in counted.items())
+    silent = tuple(_short(g.get("slot")) for g in gpus if g.get("answers") is False)
+    if silent and not found:
+        return msg("none of {m} GPUs answers", m=len(gpus))
+    if silent:
+        return msg("{found} ({n} of {m} GPUs answer; silent: {slots})", found=found, n=len(names), m=len(gpus),
+                   slots=silent)  # fmt: skip
+    return found or None
 
 
 def _run_number(run: Run) -> Text:
     if run.attempt is None:
-        return msg("not numbered: there was no ledger")
+        return msg("not numbered: it stands in no ledger")
     ledger = _short(run.attempt.ledger)
     return msg(
         "{n} of {m} of this contract on this machine (all in {ledger})",
@@ -425,10 +428,14 @@ def _flat(value: Any) -> str:
     return shortened(one_line(str(value)), 600)
 
 
-def _gpus(node: Mapping[str, Any]) -> Iterable[Gpu]:
+def _gpus(node: Mapping[str, Any], translate: Translate) -> Iterable[Gpu]:
     for g in node.get("gpus") or ():
         if isinstance(g, Mapping):
-            yield Gpu(*(_flat(g.get(name)) for name in ("index", "slot", "name", "uuid", "serial")))
+            index, slot, name, uuid, serial = (_flat(g.get(k)) for k in ("index", "slot", "name", "uuid", "serial"))
+            answers = g.get("answers") is not False
+            if not answers:
+                name = msg("{name}: does not answer", name=name).render(translate)
+            yield Gpu(index, slot, name, uuid, serial, answers)
 
 
 def _sessions(run: Run, translate: Translate) -> Iterable[str]:

@@ -21,6 +21,7 @@ from agent.report.clean import decoded, one_line, shortened, visible, width
 from agent.report.looks import of_outcome, of_verdict
 from agent.report.rows import links
 from agent.report.to_csv import COLUMNS
+from agent.report.to_md import escaped
 from agent.report.view import View, view
 from agent.text import Text, msg
 from tests.report.evidence import CONTRACT_SHA256
@@ -260,3 +261,36 @@ def test_a_small_fraction_of_a_unit_is_told_in_a_smaller_one(value: float, unit:
 )
 def test_a_cut_leaves_no_half_number(text: str, longest: int, cut: str) -> None:
     assert shortened(text, longest) == cut
+
+
+def _with_silent(*silent: int) -> Run:
+    run = sample_run("rejected")
+    gpus = [{**g, "uuid": None, "answers": False} if n in silent else g for n, g in enumerate(run.node["gpus"])]
+    return replace(run, node={**run.node, "gpus": gpus})
+
+
+def test_a_card_that_does_not_answer_is_not_counted_as_found() -> None:
+    whole = sample_run("rejected")
+    name, count = str(whole.node["gpus"][0]["name"]), len(whole.node["gpus"])
+    slot = str(whole.node["gpus"][2]["slot"])
+    head = f"{count - 1} × {name} ({count - 1} of {count} GPUs answer; silent: {slot})"
+    md = report.render(_with_silent(2), "md", None, "en")
+    assert escaped(head) in md
+    assert escaped(f"{count} × {name}") not in md
+    assert head in report.render(_with_silent(2), "txt", None, "en")
+    page = report.render(_with_silent(2), "html", None, "en")
+    assert head in page
+    assert f"{name}: does not answer" in page
+    assert f"{count} × {name}" not in page
+    data = json.loads(report.render(_with_silent(2), "json", None, "en"))
+    assert [g.get("answers") for g in data["node"]["gpus"]] == [False if n == 2 else None for n in range(count)]
+
+
+def test_no_card_that_answers() -> None:
+    count = len(sample_run("rejected").node["gpus"])
+    text = report.render(_with_silent(*range(count)), "md", None, "en")
+    assert f"none of {count} GPUs answers" in text
+
+
+def test_a_ticket_names_cards_only_where_one_is_silent() -> None:
+    assert "GPUs:" not in report.render(sample_run("rejected"), "txt", None, "en")
