@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Optional
 
 from agent.contract_keys import (
     ACCESS,
+    ALIASES,
     FORM,
     FORMULA,
     HEADER,
@@ -34,9 +36,13 @@ from agent.quantity import DIMENSIONS, convert, shown
 from agent.source import ContractErrors, Hole, Map, Node, Place, Problem, Scalar, Seq, parse, read_bytes
 from agent.text import Text, msg
 
-__all__ = ["ContractErrors", "Problem", "contradictions", "load", "loads", "schema"]
+__all__ = ["ContractErrors", "Problem", "contradictions", "load", "loads", "schema", "written_language"]
 
 DEFAULT_TOLERANCE = 0.05
+_LANGUAGE = re.compile(
+    rb"""^[ \t{,]*(?:contract[ \t]*:.*[{,][ \t]*)?language[ \t]*:[ \t]*["']?(zh|en)\b""", re.MULTILINE
+)
+_LARGEST = 1 << 20
 
 
 def load(path: Path, families: Mapping[str, Section]) -> Contract:
@@ -52,6 +58,18 @@ def loads(data: bytes, name: str, families: Mapping[str, Section]) -> Contract:
     if reader.problems:
         raise ContractErrors(tuple(sorted(reader.problems, key=lambda p: (p.line, p.column))))
     return contract
+
+
+def written_language(path: Path) -> Optional[str]:
+    """The language that a contract names, sound or not; None where it names none that is known, or is not there."""
+    try:
+        if not path.is_file():  # a pipe would never end
+            return None
+        with path.open("rb") as file:
+            found = _LANGUAGE.search(file.read(_LARGEST))
+    except (OSError, ValueError):
+        return None
+    return found[1].decode() if found else None
 
 
 @dataclass
@@ -371,7 +389,7 @@ class _Reader:
     def _fields(self, node: Node, where: str, kinds: Mapping[str, Kind], also: tuple[str, ...] = ()) -> dict[str, Any]:
         """A mapping of plain values with known keys; ``also`` are keys that the caller reads."""
         values = {}
-        for key, child in self._own(self._mapping(node, msg("{key} is a mapping", key=where))):
+        for key, child in self._own(self._mapping(node, _such(where))):
             if key.text in kinds:
                 promise = self._promise(kinds[key.text], child, f"{where}.{key.text}", key)
                 if promise is not None:
@@ -423,14 +441,26 @@ class _Reader:
 
     def _unknown(self, key: Scalar, prefix: str, known: list[str]) -> None:
         named = shown(f"{prefix}{key.text}")
-        close = _nearest(key.text, known)
-        nearest = [prefix + close] if close is not None else []
-        nearest = self._elsewhere(key.text) + nearest
-        if nearest:
+        if _AFTER_COMMA.match(key.text):
+            message = msg("a comma ends a value here: write the number without it, or in quotes")
+        elif nearest := [prefix + near for near in self._meant(key.text, known)]:
             message = msg("unknown key {key}; the nearest known key is {nearest}", key=named, nearest=nearest)
+        elif (elsewhere := self._elsewhere(key.text)) and not prefix:
+            message = msg("unknown key {key}; the nearest known key is {nearest}", key=named, nearest=elsewhere)
         else:
             message = msg("unknown key {key}; known here: {known}", key=named, known=sorted(set(known)))
+            if elsewhere:  # it may be in the wrong place, or another thing of the same name
+                message = _with_hint(message, msg("elsewhere: {keys}", keys=elsewhere))
         self._say(key.place, message)
+
+    def _meant(self, name: str, known: Iterable[str]) -> list[str]:
+        """Keys that stand for ``name`` here: what people call them, else the one that is spelled most alike."""
+        there = set(known)
+        said = ALIASES.get(_folded(name), ())
+        clauses = {f"{family}.{c}" for family, s in self.families.items() for c in s.clauses}
+        meant = [k for k in said if k in there or (there >= set(self.families) and k in clauses)]
+        close = _nearest(name, there)
+        return meant[:2] if meant else [close] if close is not None else []
 
     def _elsewhere(self, name: str) -> list[str]:
         """Places where this very key is known: ``count`` at the top is ``gpu.count``."""
@@ -438,11 +468,34 @@ class _Reader:
         return ([name] if name in self.families else []) + found[:3]
 
 
+_AFTER_COMMA = re.compile(r"[0-9]{3}(?![0-9])")  # in {amount: 60,000} the rest is read as a key
+
+
+def _folded(name: str) -> str:
+    return name[:64].lower().strip().replace("-", "_").replace(" ", "_")
+
+
 def _nearest(name: str, known: Iterable[str]) -> Optional[str]:
-    folded = {k.lower(): k for k in known}
-    wanted = name[:64].lower().strip().replace("-", "_").replace(" ", "_")
+    folded = {k.lower(): k for k in sorted(known)}
+    wanted = _folded(name)
     close = difflib.get_close_matches(wanted, list(folded), n=1, cutoff=0.6)
-    return folded[close[0]] if close else None
+    longer = [k for k in folded if wanted and k.startswith(f"{wanted}_")]
+    return folded[[*close, *longer][0]] if close or longer else None
+
+
+_EXAMPLES = {
+    "contract": "{id: A-17, vendor: Example Cloud}",
+    "contract.price": "{amount: 60000, currency: CNY, per: month}",
+    "access": "{kind: container, root: false}",
+    "terms": "{text: …, check_by: 2026-12-20}",
+}
+
+
+def _such(key: str) -> Text:
+    example = _EXAMPLES.get(key)
+    if example is None:
+        return msg("{key} is a mapping", key=key)
+    return msg("{key} is a mapping such as {example}", key=key, example=example)
 
 
 def _unquoted(node: Scalar) -> str:

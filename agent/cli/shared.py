@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -17,8 +17,8 @@ from agent import resources
 from agent.checks import families, grammars
 from agent.evidence import write_atomic
 from agent.model import Contract, Run
-from agent.runner import RunError, read_result
-from agent.text import LANGUAGES, Text, Translate, translator
+from agent.runner import CONTRACT, RunError, inside, read_result
+from agent.text import LANGUAGES, Text, Translate, msg, translator
 from agent.verdict import Exit
 
 LANGUAGE = click.option(
@@ -26,11 +26,6 @@ LANGUAGE = click.option(
     type=click.Choice(LANGUAGES),
     help="Language of what is printed and reported (default: the contract's, then LANG).",
 )
-# Of a contract that cannot be read as a whole: its errors still are in its language.
-_WRITTEN_LANGUAGE = re.compile(
-    rb"""^[ \t{,]*(?:contract[ \t]*:.*[{,][ \t]*)?language[ \t]*:[ \t]*["']?(zh|en)\b""", re.MULTILINE
-)
-_CONTRACT_LARGEST = 1 << 20
 RUN_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -43,6 +38,11 @@ def language_of(option: Optional[str], of: Union[Contract, Run, None] = None) ->
         return str(said)
     locale = os.environ.get("LC_ALL") or os.environ.get("LC_MESSAGES") or os.environ.get("LANG") or ""
     return "zh" if locale.lower().startswith("zh") else "en"
+
+
+def language_in(option: Optional[str], folder: Path) -> str:
+    """:func:`language_of` for the folder of a run or a trial, whose result may be missing or broken."""
+    return language_of(option or contracts.written_language(folder / CONTRACT))
 
 
 def translate_for(language: str) -> Translate:
@@ -72,20 +72,10 @@ def load_contract(path: Path, language: Optional[str]) -> Contract:
     try:
         return contracts.load(path, grammars())
     except contracts.ContractErrors as errors:
-        translate = translate_for(language_of(language or _written_language(path)))
+        translate = translate_for(language_of(language or contracts.written_language(path)))
         for problem in errors.problems:
             click.echo(problem_line(problem, translate), err=True)
         sys.exit(int(Exit.USAGE))
-
-
-def _written_language(path: Path) -> Optional[str]:
-    """The language that a contract with errors names; None where it names none that is known."""
-    try:
-        with path.open("rb") as file:
-            found = _WRITTEN_LANGUAGE.search(file.read(_CONTRACT_LARGEST))
-    except OSError:
-        return None
-    return found[1].decode() if found else None
 
 
 def load_run(folder: Path, language: Optional[str] = None) -> Run:
@@ -93,13 +83,17 @@ def load_run(folder: Path, language: Optional[str] = None) -> Run:
     try:
         return read_result(folder)
     except RunError as error:
-        fail_text(error.text, language_of(language))
+        fail_text(error.text, language_in(language, folder))
 
 
 def own_command() -> list[str]:
-    """argv that starts this very accept again, from anywhere: the one file, or the package."""
-    program = sys.argv[0]
-    return [sys.executable, os.path.abspath(program)] if is_zipfile(program) else [sys.executable, "-m", "agent"]
+    """argv that starts this very accept again, from anywhere: the one file, the script, or the package.
+
+    By its script where there is one: ``-m agent`` would start a folder ``agent`` of the user's own where he stands.
+    """
+    program = os.path.abspath(sys.argv[0])
+    itself = is_zipfile(program) or (os.path.basename(program) == "accept" and os.path.isfile(program))
+    return [sys.executable, program] if itself else [sys.executable, "-m", "agent"]
 
 
 def checks() -> dict[str, ModuleType]:
@@ -107,11 +101,26 @@ def checks() -> dict[str, ModuleType]:
     return families()
 
 
-def emit(text: str, output: Optional[Path]) -> None:
+def pasted(path: Union[Path, str]) -> str:
+    """A path in a command that is shown to be pasted into a shell."""
+    return shlex.quote(str(path))
+
+
+def outside_records(output: Path, language: Optional[str] = None) -> None:
+    """Exit 2 for a file in a run folder: the run would no longer be intact, and the file no part of what is signed."""
+    run = inside(output)
+    if run is not None:
+        text = msg("{file} lies in the run folder {run}, which holds what was recorded and nothing else: name another "
+                   "place", file=str(output), run=str(run))  # fmt: skip
+        fail_text(text, language_in(language, run))
+
+
+def emit(text: str, output: Optional[Path], language: Optional[str] = None) -> None:
     """Print, or write whole to a file."""
     if output is None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         return
+    outside_records(output, language)
     try:
         write_atomic(output, text.encode("utf-8", "backslashreplace"))
     except OSError as error:

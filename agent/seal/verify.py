@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, Optional
 from agent import __version__
 from agent import contract as contracts
 from agent.evidence import EVIDENCE, MANIFEST, RESULT, read_json, sha256
-from agent.redact.folder import REDACTION
+from agent.redact import REDACTION
 from agent.runner import CONTRACT, RunError, judge_again
 from agent.seal import archive
 from agent.seal.bundle import (
@@ -103,6 +103,8 @@ class Verification:
     judged: Optional[Judged] = None
     problems: tuple[Text, ...] = ()
     notes: tuple[Text, ...] = ()
+    language: Optional[str] = None
+    """Of the contract, as far as it could be read."""
 
     @property
     def state(self) -> State:
@@ -186,19 +188,20 @@ def _done(run: Verification, found: _Findings) -> Verification:
 
 def _folder(folder: Path, trusted: Trusted, families: Mapping[str, ModuleType], found: _Findings) -> Verification:
     """Files, digest and verdict of a run folder."""
+    language = contracts.written_language(folder / CONTRACT)
     try:
         listed = {str(k): str(v) for k, v in read_json(folder / MANIFEST)["files"].items()}
         digest = sha256(folder / MANIFEST)
     except UNREADABLE as error:
         found.problem(msg("the manifest cannot be read: {error}", error=_words(error)))
-        return Verification()
+        return Verification(language=language)
     files = tuple(_files(folder, listed))
     broken = [f for f in files if f.state != "intact"]
     for one in broken[:20]:
         found.problem(msg(_STATES[one.state].template, file=one.name))
     if len(broken) > 20:
         found.problem(msg("and {n} more files", n=len(broken) - 20))
-    run = Verification(digest=digest, files=files, original_digest=_original(folder, found))
+    run = Verification(digest=digest, files=files, original_digest=_original(folder, found), language=language)
     if trusted.digest is not None:
         run = replace(run, digest_confirmed=trusted.digest in (digest, run.original_digest))
         if not run.digest_confirmed:

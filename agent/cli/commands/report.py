@@ -17,6 +17,7 @@ from agent.cli.shared import (
     fail_text,
     language_of,
     load_run,
+    outside_records,
     translate_for,
 )
 from agent.evidence import write_atomic
@@ -39,11 +40,13 @@ def command(
     if name not in formats:
         fail(f"accept: no format “{name}”; there are {', '.join(formats)}")
     kind = "html" if name == "pdf" else name
-    text = _redacted(run, kind, also, lang) if redact else report.render(load_run(run, lang), kind, run, lang)
+    read = load_run(run, lang)
+    language = language_of(lang, read)
+    text = _redacted(run, kind, also, language) if redact else report.render(read, kind, run, language)
     if name == "pdf":
-        _write_pdf(text, output, language_of(lang))
+        _write_pdf(text, output, language)
     else:
-        emit(text, output)
+        emit(text, output, language)
 
 
 def _write_pdf(page: str, output: Optional[Path], language: str) -> None:
@@ -51,6 +54,7 @@ def _write_pdf(page: str, output: Optional[Path], language: str) -> None:
 
     if output is None:
         fail_text(msg("a PDF needs a file to go to: -o report.pdf"), language)
+    outside_records(output, language)
     try:
         made = pdf(page)
     except PdfError as error:
@@ -64,11 +68,11 @@ def _write_pdf(page: str, output: Optional[Path], language: str) -> None:
         fail(f"accept: {output} cannot be written: {error.strerror}")
 
 
-def _redacted(run: Path, name: str, also: tuple[str, ...], lang: Optional[str]) -> str:
+def _redacted(run: Path, name: str, also: tuple[str, ...], language: str) -> str:
     from agent.redact.folder import RedactionError, redacted
 
     try:
         with redacted(run, checks(), also) as copy:
-            return report.render(load_run(copy.folder, lang), name, copy.folder, lang)
+            return report.render(load_run(copy.folder, language), name, copy.folder, language)
     except RedactionError as error:
-        fail_text(error.text, language_of(lang))
+        fail_text(error.text, language)

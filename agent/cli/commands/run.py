@@ -17,14 +17,16 @@ from agent.cli.shared import (
     RUN_FOLDER,
     checks,
     fail_text,
+    language_in,
     language_of,
     load_contract,
     load_run,
     own_command,
+    pasted,
     translate_for,
 )
 from agent.cli.terminal import Terminal, ask, plan_lines, show_run
-from agent.evidence import Busy, locked
+from agent.evidence import Busy, is_locked, locked
 from agent.host import spawn_detached
 from agent.model import Contract, Run
 from agent.plan import Options, Plan, unknown_patterns
@@ -39,6 +41,7 @@ from agent.runner import (
     enter,
     execute,
     finish,
+    ledger,
     live_host,
     load,
     read_result,
@@ -137,6 +140,7 @@ def command(
     if resume is None and contract is None:
         raise click.UsageError("name a contract, or --resume DIR")
     if resume is not None:
+        _as_it_was_begun()
         job = _resumed(resume, contract, lang)
     else:
         assert contract is not None
@@ -144,17 +148,32 @@ def command(
         language = language_of(lang, read)
         for pattern in unknown_patterns(read, (*only, *skip)):
             fail_text(msg("no clause of the contract matches “{key}”", key=pattern), language)
-        options = Options(profile, budget, only, skip, stop_on_breach, python, _unkept(recheck, lang))
+        options = Options(profile, budget, only, skip, stop_on_breach, python, _unkept(recheck, read, lang))
         job = _created(out, read, options, language, root)
     if detach:
         return _detach(job)
     return _run(job, yes, fresh=resume is None)
 
 
-def _unkept(recheck: Optional[Path], lang: Optional[str]) -> Optional[frozenset[str]]:
+def _unkept(recheck: Optional[Path], contract: Contract, lang: Optional[str]) -> Optional[frozenset[str]]:
+    """The clauses that were not kept in that run; also those that it knew nothing of."""
     if recheck is None:
         return None
-    return frozenset(f.clause for f in load_run(recheck, lang).findings if f.outcome != "pass")
+    found = load_run(recheck, lang).findings
+    kept = {f.clause for f in found} - {f.clause for f in found if f.outcome != "pass"}
+    return frozenset(c.key for c in contract.clauses if c.key not in kept)
+
+
+# What a run is begun with and goes on with: to ask for something else is to ask for another run.
+_FIXED = ("out", "profile", "budget", "only", "skip", "stop_on_breach", "recheck", "python", "root")
+
+
+def _as_it_was_begun() -> None:
+    context = click.get_current_context()
+    asked = [p for p in _FIXED if context.get_parameter_source(p) == click.core.ParameterSource.COMMANDLINE]
+    if asked:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in asked)
+        raise click.UsageError(f"a run goes on as it was begun: {options} cannot be given with --resume")
 
 
 def _created(out: Optional[Path], contract: Contract, options: Options, language: str, root: str) -> Job:
@@ -166,7 +185,7 @@ def _created(out: Optional[Path], contract: Contract, options: Options, language
 
 
 def _resumed(folder: Path, contract: Optional[Path], lang: Optional[str]) -> Job:
-    language = language_of(lang)
+    language = language_in(lang, folder)
     try:
         job = load(folder, checks())
         if (folder / "result.json").exists() and read_result(folder).complete:
@@ -175,18 +194,21 @@ def _resumed(folder: Path, contract: Optional[Path], lang: Optional[str]) -> Job
         fail_text(error.text, language)
     if contract is not None and load_contract(contract, lang).sha256 != job.contract.sha256:
         fail_text(msg("{folder} was started with another contract: start a new run", folder=str(folder)), language)
+    job.language = lang or job.language
     return job
 
 
 def _detach(job: Job) -> int:
     """Start the agent again on the prepared folder, in a session of its own."""
+    if is_locked(job.folder) is not None:
+        fail_text(msg("another agent works on {folder}", folder=str(job.folder)), job.language)
     pid = spawn_detached(
         [*own_command(), "run", "--resume", str(job.folder), "--yes", "--lang", job.language], job.folder / LOG
     )
     translate = translate_for(job.language)
     for line in (
         msg("started in the background, process {pid}", pid=pid),
-        msg("see: accept status {folder}", folder=str(job.folder)),
+        msg("see: accept status {folder}", folder=pasted(job.folder)),
     ):
         click.echo(line.render(translate))
     return Exit.ACCEPTED
@@ -218,11 +240,10 @@ def _locked_run(job: Job, watcher: Watcher, fresh: bool) -> int:
     try:
         host = live_host(job)
         begin_session(job, host, sys.argv)
-        if len(job.sessions) == 1:
-            enter(job)
-        elif not same_machine(job):
+        if not same_machine(job):
             reason = msg("the machine was rebooted or is another one since this run broke off: start a new run")
             fail_text(reason, job.language)
+        _entered(job)
         run = execute(job, host, checks(), watcher)
     except Declined:
         watcher.say(msg("not started"))
@@ -235,6 +256,19 @@ def _locked_run(job: Job, watcher: Watcher, fresh: bool) -> int:
         watcher.close()
     _conclude(job, run, watcher)
     return status_of(run)
+
+
+def _entered(job: Job) -> None:
+    """In the ledger, once: also a run that was killed before it stood there."""
+    book = ledger(job)
+    try:
+        if not any(e.get("event") == "start" and e.get("run_id") == job.run_id for e in book.entries()):
+            enter(job)
+    except OSError as error:
+        why = error.strerror or str(error)
+        text = msg("{file}, where every run is numbered, cannot be written ({error}): name another place with --out",
+                   file=str(book.path), error=why)  # fmt: skip
+        fail_text(text, job.language)
 
 
 def _stored(job: Job) -> Optional[Run]:
@@ -257,7 +291,7 @@ def _conclude(job: Job, run: Optional[Run], watcher: Terminal) -> None:
     if run.complete:
         watcher.say(_digest(digest))
     else:
-        watcher.say(msg("go on with: accept run --resume {folder}", folder=str(job.folder)))
+        watcher.say(msg("go on with: accept run --resume {folder}", folder=pasted(job.folder)))
 
 
 def _digest(digest: str) -> Text:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Optional
 
 import click
 
-from agent.cli.shared import LANGUAGE, checks, fail_text, language_of, translate_for
+from agent.cli.shared import LANGUAGE, checks, fail_text, language_in, language_of, outside_records, translate_for
 from agent.evidence import LEDGER
 from agent.redact.folder import RedactionError, redacted, redacted_ledger
 from agent.seal import archive, bundle, keys, timestamp
@@ -43,29 +44,47 @@ def command(
     """
     language = language_of(lang)
     try:
-        lines = _countersign(run, key, output) if countersign else _seal(run, key, authority, redact, also, output)
-        for line in lines:
-            click.echo(line.render(translate_for(language)))
+        with _unpacked(run) if countersign else _opened(run) as opened:
+            language = language_in(lang, opened.folder)
+            if countersign:
+                lines = _countersign(opened, run, key, output)
+            else:
+                lines = _seal(opened, run, key, authority, redact, also, output)
+            for line in lines:
+                click.echo(line.render(translate_for(language)))
     except ERRORS as error:
         fail_text(error.text, language)
     except OSError as error:
         fail_text(msg("{file}: {error}", file=str(error.filename), error=error.strerror or str(error)), language)
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """The run folder and the ledger of what is to be sealed; ``names``: the files of a bundle, none of a folder."""
+
+    folder: Path
+    ledger: Optional[Path]
+    names: tuple[str, ...] = ()
+
+
 def _seal(
-    place: Path, key: Optional[Path], authority: Optional[str], redact: bool, also: tuple[str, ...],
+    opened: _Opened, place: Path, key: Optional[Path], authority: Optional[str], redact: bool, also: tuple[str, ...],
     output: Optional[Path],
 ) -> Iterator[Text]:  # fmt: skip
+    if bundle.SIGNATURE in opened.names:
+        raise bundle.SealError(msg("the bundle is signed already; --countersign adds the other party's signature"))
     own = keys.default_place()
     key = key or (own if own.is_file() else None)
     signer = keys.load_private(key) if key is not None else None
-    with _opened(place) as (folder, ledger), ExitStack() as stack:
+    folder, ledger = opened.folder, opened.ledger
+    with ExitStack() as stack:
         if redact:
             folder, ledger = _redacted(folder, ledger, also, stack)
         run = bundle.sealable(folder, ledger)
         yield from _about(run)
         out = output or (Path(f"{run.run_id}{bundle.EXTENSION}") if signer or redact else None)
         if out is not None:
+            outside_records(out)
             if out.exists():
                 raise bundle.SealError(msg("{file} exists already and is not overwritten", file=str(out)))
             stamp = None if authority is None else timestamp.fetch(authority, bytes.fromhex(run.digest))
@@ -91,18 +110,22 @@ def _where_to_sign(what: Path) -> Iterator[Text]:
 
 
 @contextmanager
-def _opened(place: Path) -> Iterator[tuple[Path, Optional[Path]]]:
-    """The run folder and the ledger of a run or of an unsigned bundle."""
+def _opened(place: Path) -> Iterator[_Opened]:
+    """A run folder or an unsigned bundle."""
     if place.is_dir():
-        yield place, place.resolve().parent / LEDGER
+        yield _Opened(place, place.resolve().parent / LEDGER)
         return
+    with _unpacked(place) as opened:
+        yield opened
+
+
+@contextmanager
+def _unpacked(place: Path) -> Iterator[_Opened]:
+    """A bundle, while its files lie in a temporary folder."""
     with TemporaryDirectory(prefix="accept-seal-") as temporary:
         unpacked = Path(temporary)
         names = archive.unpack(place, unpacked)
-        if bundle.SIGNATURE in names:
-            raise bundle.SealError(msg("the bundle is signed already; --countersign adds the other party's signature"))
-        ledger = unpacked / bundle.LEDGER_NAME
-        yield unpacked / bundle.RUN, ledger
+        yield _Opened(unpacked / bundle.RUN, unpacked / bundle.LEDGER_NAME, tuple(names))
 
 
 def _redacted(
@@ -115,17 +138,14 @@ def _redacted(
     return copy.folder, clean
 
 
-def _countersign(place: Path, key: Optional[Path], output: Optional[Path]) -> Iterator[Text]:
-    own = keys.default_place()
-    signer = keys.load_private(key or own)
-    with TemporaryDirectory(prefix="accept-seal-") as temporary:
-        unpacked = Path(temporary)
-        names = archive.unpack(place, unpacked)
-        found = verify_unpacked(unpacked, names, Trusted(), checks())
-        if found.problems:
-            why = found.problems[0]
-            raise bundle.SealError(msg("the bundle is not intact and is not countersigned: {why}", why=why))
-        out = output or place
-        bundle.countersign(unpacked, names, out, signer)
+def _countersign(opened: _Opened, place: Path, key: Optional[Path], output: Optional[Path]) -> Iterator[Text]:
+    signer = keys.load_private(key or keys.default_place())
+    unpacked, names = opened.folder.parent, list(opened.names)
+    found = verify_unpacked(unpacked, names, Trusted(), checks())
+    if found.problems:
+        why = found.problems[0]
+        raise bundle.SealError(msg("the bundle is not intact and is not countersigned: {why}", why=why))
+    out = output or place
+    bundle.countersign(unpacked, names, out, signer)
     yield msg("bundle: {file}", file=str(out))
     yield msg("countersigned by {fingerprint}", fingerprint=keys.fingerprint(signer.public))

@@ -7,7 +7,7 @@ from typing import Optional
 
 import click
 
-from agent.cli.shared import LANGUAGE, RUN_FOLDER, fail_text, language_of, translate_for
+from agent.cli.shared import LANGUAGE, RUN_FOLDER, fail_text, language_in, language_of, pasted, translate_for
 from agent.evidence import is_locked
 from agent.report import looks
 from agent.runner import RunError
@@ -21,7 +21,7 @@ def command(folder: Path, lang: Optional[str]) -> None:
     """Where a detached or broken run stands."""
     from agent.runner import JOB, status
 
-    language = language_of(lang)
+    language = language_in(lang, folder)
     try:
         run, pid = status(folder)
     except RunError as error:
@@ -39,7 +39,7 @@ def command(folder: Path, lang: Optional[str]) -> None:
     elif run.complete:
         lines.append(msg("finished: {verdict}", verdict=looks.of_verdict(run.verdict).word))
     else:
-        lines.append(msg("broken off; go on with: accept run --resume {folder}", folder=str(folder)))
+        lines.append(msg("broken off; go on with: accept run --resume {folder}", folder=pasted(folder)))
     lines += [msg("done: {steps}", steps=done), run.headline]
     for line in lines:
         click.echo(line.render(translate))
@@ -48,4 +48,4 @@ def command(folder: Path, lang: Optional[str]) -> None:
 def _begun(pid: Optional[int], folder: Path) -> Text:
     if pid is not None:
         return msg("running, process {pid}; nothing measured yet", pid=pid)
-    return msg("nothing measured yet; if no agent works on it: accept run --resume {folder}", folder=str(folder))
+    return msg("nothing measured yet; if no agent works on it: accept run --resume {folder}", folder=pasted(folder))

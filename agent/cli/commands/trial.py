@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -22,9 +22,11 @@ from agent.cli.shared import (
     checks,
     emit,
     fail_text,
+    language_in,
     language_of,
     load_contract,
     own_command,
+    pasted,
     translate_for,
 )
 from agent.cli.terminal import Terminal
@@ -35,6 +37,7 @@ from agent.model import Contract
 from agent.plan import Options, Plan
 from agent.quantity import format_quantity
 from agent.reading import Known
+from agent.report.phrases import STATES
 from agent.runner import CONTRACT, RunError, begin_session, create, enter, execute, finish, live_host
 from agent.text import Text, msg
 from agent.trial import document, presence, schedule, timer
@@ -45,6 +48,10 @@ from agent.trial.schedule import Schedule, ScheduleError, Slot
 from agent.verdict import Exit, NothingJudged
 
 IN_USE_MIB = 0.6 * 1024  # as much as firmware takes; who holds more on a card works on it
+FORCE = click.option("--force", is_flag=True, help="Load GPUs that are in use, too.")
+PYTHON = click.option(
+    "--python", type=click.Path(dir_okay=False), help="The Python that has torch, for the GPU workers."
+)
 EXITS = {"accepted": Exit.ACCEPTED, "rejected": Exit.REJECTED, "inconclusive": Exit.INCONCLUSIVE}
 
 
@@ -59,8 +66,8 @@ def command() -> None:
 @click.option("--every", callback=seconds, help="Time between two runs, such as 4h (default: the contract's).")
 @click.option("--for", "lasts", callback=seconds, help="Length of the trial, such as 3d (default: the contract's).")
 @click.option("--due", is_flag=True, help="Do what is due now and return: for a timer.")
-@click.option("--force", is_flag=True, help="Load GPUs that are in use, too.")
-@click.option("--python", type=click.Path(dir_okay=False), help="The Python that has torch, for the GPU workers.")
+@FORCE
+@PYTHON
 @click.option("--root", default="/", hidden=True, type=click.Path(exists=True, file_okay=False))
 @LANGUAGE
 def run_command(
@@ -99,7 +106,7 @@ def run_command(
         fail_text(msg("{folder} cannot be written: {error}", folder=str(folder), error=str(error)), language)
     except KeyboardInterrupt:
         terminal.close()
-        terminal.say(msg("go on with: accept trial run --dir {folder}", folder=str(folder)))
+        terminal.say(msg("go on with: accept trial run --dir {folder}", folder=pasted(folder)))
         return Exit.INTERRUPTED
     return Exit.ACCEPTED
 
@@ -196,7 +203,7 @@ def _executor(
             return replace(asked, profile="facts")
 
         try:
-            job = create(folder, contract, replace(options, profile=slot.profile), language, root)
+            job = create(folder, contract, replace(options, profile=slot.profile), language, root, "--dir")
         except RunError as error:
             return error.text.render(terminal.translate)
         with locked(folder):
@@ -227,11 +234,11 @@ def _go_through(
         terminal.close()
         terminal.say(_slot_line(slot, len(ended.slots)))
     if ended.next() is None:
-        terminal.say(msg("the trial is over; see: accept trial report {folder}", folder=str(folder)))
+        terminal.say(msg("the trial is over; see: accept trial report {folder}", folder=pasted(folder)))
 
 
 def _slot_line(slot: Slot, of: int) -> Text:
-    said = msg("{when} UTC, run {n} of {m}: {state}", when=_when(slot), n=slot.number, m=of, state=slot.state)
+    said = msg("{when} UTC, run {n} of {m}: {state}", when=_when(slot), n=slot.number, m=of, state=STATES[slot.state])
     return msg("{said} ({note})", said=said, note=slot.note) if slot.note else said
 
 
@@ -245,11 +252,13 @@ def _when(slot: Slot) -> str:
 @click.option("--every", callback=seconds, help="Time between two runs, such as 4h (default: the contract's).")
 @click.option("--for", "lasts", callback=seconds, help="Length of the trial, such as 3d (default: the contract's).")
 @click.option("--as", "kind", type=click.Choice(["system", "user", "cron"]), help="Default: the best of what is there.")
+@FORCE
+@PYTHON
 @click.option("--print", "only_print", is_flag=True, help="Show what would be written, and write nothing.")
 @LANGUAGE
 def install_command(
     contract: Optional[Path], folder: Path, every: Optional[float], lasts: Optional[float], kind: Optional[timer.Kind],
-    only_print: bool, lang: Optional[str],
+    force: bool, python: Optional[str], only_print: bool, lang: Optional[str],
 ) -> int:  # fmt: skip
     """Let a timer run the trial of CONTRACT, also after a reboot; the first run begins within minutes.
 
@@ -268,7 +277,8 @@ def install_command(
     absolute = folder.resolve()
     try:
         between = schedule.read(folder).every_s if known else _or(every, settings[0])
-        job = timer.Timer(absolute, own_command(), os.environ.get("PATH", os.defpath), between)
+        job = timer.Timer(absolute, own_command(), os.environ.get("PATH", os.defpath), between,
+                          _told(force, python, language))  # fmt: skip
         if only_print:
             _print_timer(job, kind, terminal)
             return Exit.ACCEPTED
@@ -287,9 +297,20 @@ def install_command(
         terminal.say(msg("installed: {path}", path=path))
     if done.note is not None:
         terminal.say(done.note)
-    terminal.say(msg("see: accept trial status {folder}", folder=shlex.quote(str(folder))))
-    terminal.say(msg("take it away with: accept trial uninstall {folder}", folder=shlex.quote(str(folder))))
+    terminal.say(msg("see: accept trial status {folder}", folder=pasted(folder)))
+    terminal.say(msg("take it away with: accept trial uninstall {folder}", folder=pasted(folder)))
     return Exit.ACCEPTED
+
+
+def _told(force: bool, python: Optional[str], language: str) -> list[str]:
+    """Options for every run of the timer, which starts in another folder: the interpreter by its whole path."""
+    told = ["--force"] if force else []
+    if python is not None:
+        found = shutil.which(python)
+        if found is None:
+            fail_text(msg("{python} is no program that can be started", python=python), language)
+        told += ["--python", os.path.abspath(found)]  # a virtual environment's is a link: it must stay one
+    return told
 
 
 def _print_timer(job: timer.Timer, kind: Optional[timer.Kind], terminal: Terminal) -> None:
@@ -306,7 +327,7 @@ def _print_timer(job: timer.Timer, kind: Optional[timer.Kind], terminal: Termina
 @LANGUAGE
 def uninstall_command(folder: Path, lang: Optional[str]) -> int:
     """Take the timer of a trial away. The runs in DIR stay."""
-    language = language_of(lang)
+    language = language_in(lang, folder)
     with tempfile.TemporaryDirectory(prefix="accept-timer-") as scratch:
         try:
             taken = timer.uninstall(LiveHost(Store(Path(scratch))), folder)
@@ -325,7 +346,7 @@ def uninstall_command(folder: Path, lang: Optional[str]) -> int:
 @LANGUAGE
 def status_command(folder: Path, lang: Optional[str]) -> int:
     """Which runs of a trial are done, missed, to come."""
-    language = language_of(lang)
+    language = language_in(lang, folder)
     plan = _schedule(folder, language)
     if plan is None:
         fail_text(
@@ -337,9 +358,9 @@ def status_command(folder: Path, lang: Optional[str]) -> int:
     pid = is_locked(folder)
     coming = plan.next()
     if coming is None:
-        terminal.say(msg("the trial is over; see: accept trial report {folder}", folder=str(folder)))
+        terminal.say(msg("the trial is over; see: accept trial report {folder}", folder=pasted(folder)))
     elif pid is None:
-        terminal.say(msg("nobody works on it now; go on with: accept trial run --dir {folder}", folder=str(folder)))
+        terminal.say(msg("nobody works on it now; go on with: accept trial run --dir {folder}", folder=pasted(folder)))
     else:
         terminal.say(msg("process {pid} works on it; next run {when} UTC", pid=pid, when=_when(coming)))
     return Exit.ACCEPTED
@@ -368,7 +389,7 @@ def report_command(
     Writes trial.html, trial.md and trial-report.json into DIR. Exit 0 accepted, 1 rejected, 3 inconclusive.
     """
     gc.disable()  # hundreds of megabytes of JSON without a cycle: looking for one takes a quarter of the time
-    language = language_of(lang)
+    language = language_in(lang, folder)
     plan = _schedule(folder, language)
     runs, unread = load_runs(folder)
     if not runs:
@@ -376,7 +397,7 @@ def report_command(
     own = folder / CONTRACT
     contract = load_contract(own if own.exists() else folder / runs[0].folder / CONTRACT, lang)
     language = language_of(lang, contract)
-    others = tuple(Unread(r.folder, "another contract") for r in runs if r.contract_sha256 != contract.sha256)
+    others = tuple(Unread(r.folder, msg("another contract")) for r in runs if r.contract_sha256 != contract.sha256)
     runs, unread = tuple(r for r in runs if r.contract_sha256 == contract.sha256), (*unread, *others)
     try:
         trial = judge(runs, contract, plan, unread, presence.spans(folder), own_restart)
@@ -386,7 +407,7 @@ def report_command(
         fail_text(error.text, language)
     translate = translate_for(language)
     if name is not None:
-        emit(document.render(trial, name, translate, language), output)
+        emit(document.render(trial, name, translate, language), output, language)
     else:
         _write_all(folder, trial, Terminal(translate), language)
     return EXITS[trial.verdict]

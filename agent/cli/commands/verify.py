@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 import click
 
-from agent.cli.shared import LANGUAGE, checks, fail_text, language_of, translate_for
+from agent.cli.shared import LANGUAGE, checks, fail_text, language_in, language_of, translate_for
 from agent.cli.terminal import Terminal
 from agent.seal import keys, timestamp
 from agent.seal.verify import EXIT, Signed, Trusted, Verification, valid_digest, verify_bundle, verify_folder
@@ -34,7 +34,7 @@ def command(
     Needs no network and no GPU and executes nothing of the bundle. Exit 0: intact, and vouched for by a key you named
     (or your own) or by --digest. 1: not intact. 3: intact as it is, but signed by nobody you named.
     """
-    language = language_of(lang)
+    language = language_in(lang, bundle) if bundle.is_dir() else language_of(lang)
     if digest is not None and not valid_digest(digest):
         raise click.BadParameter(f"no digest: {digest!r}", param_hint="--digest")
     try:
@@ -46,7 +46,8 @@ def command(
     except OSError as error:
         why = error.strerror or str(error)
         fail_text(msg("{file}: {error}", file=str(error.filename or bundle), error=why), language)
-    translate = translate_for(language)
+    # A bundle says its language only once it is unpacked.
+    translate = translate_for(language_of(lang or found.language))
     if name == "json":
         click.echo(json.dumps(_plain(found, translate), ensure_ascii=False, indent=1))
     else:
