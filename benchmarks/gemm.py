@@ -1,15 +1,17 @@
 """Matrix multiplication rate of each device, by type of number, with the result checked. See ``_protocol.py``.
 
 Request: ``{"device": "cpu"|"cuda", "dtypes": ["bf16", …], "shapes": [[m, n, k], …], "search_s", "blocks", "samples",
-"sample_s", "warmup_s", "pause_s", "together_s", "limit_s", "seed", "tolerance": {"bf16": 0.03, …}, "threads": null,
-"indexes": null}``. ``indexes`` picks devices (null: all), ``threads`` those of the CPU (null: torch's choice). With
-several shapes the fastest on the first device within ``search_s`` is measured, on all devices. ``together_s`` (0 where
-it is left out): afterwards for so long on all devices at once.
+"sample_s", "warmup_s", "pause_s", "together_s", "beside", "limit_s", "seed", "tolerance": {"bf16": 0.03, …},
+"threads": null, "indexes": null}``. ``indexes`` picks devices (null: all), ``threads`` those of the CPU (null: torch's
+choice). With several shapes the fastest on the first device within ``search_s`` is measured, on all devices.
+``together_s`` (0 where it is left out): afterwards for so long on all devices at once. ``beside`` (null where it is
+left out): last of all one block of this [m, n, k] on each device, where the measured shape is another.
 
 Result: ``{"versions", "device", "threads", "devices": [{"index", "name", "uuid", "slot"}], "dtypes": {"bf16":
 {"shape", "search": [{"shape", "tflops"}], "api", "operands", "stopped", "devices": [{"index", "blocks": [{"samples",
 "warmup", "seconds", "calls", "started_at", "ended_at", "max_error", "row_error", "correct"}], "together" (TFLOPS beside
-all others, null), "bits": {"inputs", "product"} (null), "error"}], "fast_accumulation"},
+all others, null), "bits": {"inputs", "product"} (null), "beside": {"shape", as a block or "error"} (null), "error"}],
+"fast_accumulation"},
 "fp8": {"unavailable": {"kind", "detail", "needs"}}}}``. Samples are TFLOPS (2·m·n·k operations), seconds are those of
 one multiplication.
 
@@ -58,7 +60,8 @@ def one_dtype(torch, kind, found, dtype, request, clock):
     except protocol.Unable as unable:
         return {"unavailable": unable.as_json()}
     shape, search = best_shape(gemms[0], request, clock)
-    results = {g.index: {"index": g.index, "blocks": [], "together": None, "bits": None, "error": None} for g in gemms}
+    empty = {"together": None, "bits": None, "beside": None, "error": None}
+    results = {g.index: {"index": g.index, "blocks": [], **empty} for g in gemms}
     by_index = {g.index: g for g in gemms}
     tolerance = protocol.asked(protocol.asked(request, "tolerance", dict), dtype, float)
 
@@ -89,6 +92,10 @@ def one_dtype(torch, kind, found, dtype, request, clock):
     if stopped is None and len(whole) > 1 and 0 < seconds < clock.left():
         for index, rate in together(whole, seconds).items():
             results[index]["together"] = rate
+    if stopped is None and request.get("beside") is not None:
+        other = tuple(protocol.asked(request, "beside", list))
+        for gemm in whole if other != shape else ():
+            results[gemm.index]["beside"] = beside(gemm, other, request, tolerance, clock)
     return {
         "shape": list(shape),
         "search": search,
@@ -98,6 +105,17 @@ def one_dtype(torch, kind, found, dtype, request, clock):
         "stopped": stopped,
         "devices": list(results.values()),
     }
+
+
+def beside(gemm, shape, request, tolerance, clock):
+    """One block of another shape, or why there is none: the blocks before it stand."""
+    try:
+        if clock.left() <= 0:
+            raise protocol.Unable("time-limit", "no time was left for it")
+        gemm.prepare(shape)
+        return {"shape": list(shape), **gemm.block(request, 0, tolerance)}
+    except protocol.Unable as unable:
+        return {"shape": list(shape), "error": unable.as_json()}
 
 
 def together(gemms, seconds):

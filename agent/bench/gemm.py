@@ -16,7 +16,7 @@ from agent.model import Attempt, Block, Depth, Result, Statistic, Taken, Void
 from agent.reading import Missing, Reading
 from agent.text import Text, msg
 from agent.tools import ParseError
-from agent.tools.gemm import Bits, Gemm, OneDevice, Timing, parse
+from agent.tools.gemm import Beside, Bits, Gemm, OneDevice, Timing, parse
 from agent.tools.worker import Device, Unable
 
 FAMILY = "gemm"
@@ -60,6 +60,7 @@ TOGETHER_S: Mapping[Depth, float] = {"quick": 0.3, "standard": 3.0, "deeper": 3.
 TOGETHER_LEAST = 0.95  # of a GPU's own alone
 COMMON_SHAPE = (8192, 8192, 8192)  # at which most published numbers were taken
 CHECK_S = 0.15  # comparing with float64 after each block
+PREPARE_S = 0.1  # drawing operands of another shape
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ def no_bound(dtype: str, device: Device) -> Optional[float]:
 class GemmStep:
     """One type of number on all devices that the interpreter sees.
 
-    ``shape`` is searched at the first look and kept for the others: only equal work can be compared.
+    ``shape`` is searched at the first look and kept for the others: only equal work can be compared. ``common`` is
+    measured beside, on each device.
     """
 
     dtype: str
@@ -109,6 +111,7 @@ class GemmStep:
     bound: Bound = no_bound
     effort: Mapping[Depth, Effort] = field(default_factory=lambda: EFFORT)
     shapes: Optional[tuple[tuple[int, int, int], ...]] = None
+    common: tuple[int, int, int] = COMMON_SHAPE
     _shape: Optional[tuple[int, int, int]] = field(default=None, init=False)
 
     def step(self) -> Step:
@@ -153,9 +156,11 @@ class GemmStep:
         found = self.devices()
         if isinstance(found, Missing):
             return Cost(0.0)
+        effort = self.effort[depth]
         search = SEARCH_S[depth] if len(self._candidates()) > 1 else 0.0
         together = 1.5 * TOGETHER_S[depth] if len(found) > 1 else 0.0
-        return Cost(START_S + search + self.effort[depth].seconds(len(found)) + together)
+        beside = len(found) * (effort.block_s + PREPARE_S) if self._beside() is not None else 0.0
+        return Cost(START_S + search + effort.seconds(len(found)) + together + beside)
 
     def execute(self, host: Host, look: Look) -> Mapping[str, Result]:
         if isinstance(self.interpreter, Missing):
@@ -194,6 +199,11 @@ class GemmStep:
             return CPU_SHAPES
         return VECTOR_SHAPES if self.dtype in ("fp64", "fp32") else TENSOR_SHAPES
 
+    def _beside(self) -> Optional[list[int]]:
+        """What published numbers are of, measured on each GPU too; on a CPU theirs would take too long."""
+        too_long = self.device == "cpu" and self.common == COMMON_SHAPE
+        return None if too_long or self._candidates() == (self.common,) else list(self.common)
+
     def request(self, depth: Depth, limit_s: float, indexes: list[int]) -> dict[str, Any]:
         """As ``benchmarks/gemm.py`` documents it."""
         effort = self.effort[depth]
@@ -208,6 +218,7 @@ class GemmStep:
             "warmup_s": effort.warmup_s,
             "pause_s": effort.pause_s,
             "together_s": TOGETHER_S[depth],
+            "beside": self._beside(),
             "limit_s": limit_s,
             "seed": SEED,
             "tolerance": {self.dtype: TOLERANCE[self.dtype]},
@@ -236,15 +247,16 @@ class GemmStep:
         if not one.timings:
             return Missing("timeout", msg("no block was finished within the test's own time limit"), ran.evidence)
         blocks = tuple(_block(t, measured, ran, device, one.bits) for t in one.timings)
-        correct = all(t.correct for t in one.timings)
+        timings = (*one.timings, *_beside(one))
+        correct = all(t.correct for t in timings)
         attempt = Attempt(
             blocks=blocks,
             depth=look.depth,
             started_at=ran.started_at,
             evidence=ran.evidence,
-            void=_wrong(one.timings) if not correct else self._above(blocks, device),
+            void=_wrong(timings) if not correct else self._above(blocks, device),
             correct=correct,
-            notes=(*_notes(ran, measured), *_together(one, blocks)),
+            notes=(*_notes(ran, measured, one), *_together(one, blocks)),
             reproduce=ran.argv,
         )
         return Taken(attempt, UNIT, STATISTIC, device.subject)
@@ -283,7 +295,7 @@ def _wrong(timings: tuple[Timing, ...]) -> Void:
     return Void(WRONG, detail)
 
 
-def _notes(ran: WorkerResult, measured: Gemm) -> tuple[Text, ...]:
+def _notes(ran: WorkerResult, measured: Gemm, one: OneDevice) -> tuple[Text, ...]:
     m, n, k = measured.shape
     made = msg(
         "{api}, {m} × {n} × {k}, torch {torch}, CUDA {cuda}, cuBLAS {cublas}",
@@ -300,11 +312,25 @@ def _notes(ran: WorkerResult, measured: Gemm) -> tuple[Text, ...]:
         how = msg("fast accumulation") if measured.fast_accumulation else msg("full accumulation")
         notes.append(msg("sums of fp8 products: {how}", how=how))
     common = measured.reached(COMMON_SHAPE)
-    if common is not None and measured.shape != COMMON_SHAPE:
+    if one.beside is not None:
+        notes.append(_at(one.beside))
+    elif common is not None and measured.shape != COMMON_SHAPE:
         notes.append(msg("at 8192 × 8192 × 8192 the first GPU reached {rate} TFLOPS", rate=f"{common:.1f}"))
     if measured.stopped is not None:
         notes.append(msg("stopped by its own time limit before all blocks were done"))
     return tuple(notes)
+
+
+def _beside(one: OneDevice) -> tuple[Timing, ...]:
+    return (one.beside.timing,) if one.beside is not None and isinstance(one.beside.timing, Timing) else ()
+
+
+def _at(beside: Beside) -> Text:
+    m, n, k = beside.shape
+    if isinstance(beside.timing, Unable):
+        return msg("at {m} × {n} × {k}: not measured ({why})", m=m, n=n, k=k, why=beside.timing.detail)
+    reached = f"{stats.median(beside.timing.samples):.1f}"
+    return msg("at {m} × {n} × {k}: {rate} TFLOPS", m=m, n=n, k=k, rate=reached)
 
 
 def _together(one: OneDevice, blocks: tuple[Block, ...]) -> tuple[Text, ...]:

@@ -48,14 +48,23 @@ class Bits:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """One block of another (m, n, k), after all others; or why there is none."""
+
+    shape: tuple[int, int, int]
+    timing: Union[Timing, Unable]
+
+
+@dataclass(frozen=True)
 class OneDevice:
-    """``together``: TFLOPS while all devices multiplied at once."""
+    """``together``: TFLOPS while all devices multiplied at once. ``beside``: another shape."""
 
     index: int
     timings: tuple[Timing, ...]
     error: Optional[Unable]
     together: Optional[float] = None
     bits: Optional[Bits] = None
+    beside: Optional[Beside] = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,14 @@ def _device(found: Mapping[str, Any]) -> OneDevice:
         None if error is None else unable(error, "devices.error"),
         None if beside is None else number(beside, "devices.together"),
         None if bits is None else _bits(mapping(bits, "devices.bits")),
+        None if found.get("beside") is None else _beside(mapping(found["beside"], "devices.beside")),
     )
+
+
+def _beside(found: Mapping[str, Any]) -> Beside:
+    if found.get("error") is not None:
+        return Beside(_shape(found.get("shape")), unable(found["error"], "beside.error"))
+    return Beside(_shape(found.get("shape")), _timing(found))
 
 
 def _bits(found: Mapping[str, Any]) -> Bits:

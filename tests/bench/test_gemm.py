@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import stats
-from agent.bench.gemm import EFFORT, SPREAD, TOLERANCE, Effort, GemmStep, spread
+from agent.bench.gemm import EFFORT, SEARCH_S, SPREAD, TOLERANCE, Effort, GemmStep, spread
 from agent.bench.step import Look
 from agent.evidence import Store
 from agent.host import ReplayHost
@@ -131,6 +131,42 @@ class TestReal:
         found = missing(step("fp32", shapes=big).step().execute(live(tmp_path), Look()), CPU_KEY.format("fp32"))
         assert found.kind == "failed"
         assert "not enough memory" in str(found.detail)
+
+    def test_the_common_shape_is_measured_beside_and_verified(self, tmp_path: Path) -> None:
+        one = step("fp32", shapes=((64, 64, 64), (512, 512, 512)), common=(256, 256, 256))
+        found = taken(one.execute(live(tmp_path), Look()), CPU_KEY.format("fp32"))
+        assert found.attempt.blocks[0].conditions["shape"] == [512, 512, 512]
+        (said,) = [str(n) for n in found.attempt.notes if str(n).startswith("at 256 × 256 × 256: ")]
+        (path,) = (tmp_path / "run" / "evidence").glob("*/result.json")
+        beside = json.loads(path.read_text())["dtypes"]["fp32"]["devices"][0]["beside"]
+        assert (beside["shape"], len(beside["samples"]), beside["correct"]) == ([256, 256, 256], 3, True)
+        assert f"{sorted(beside['samples'])[1]:.1f} TFLOPS" in said
+
+    def test_where_the_common_shape_is_the_best_it_is_not_measured_twice(self, tmp_path: Path) -> None:
+        one = step("fp32", common=SMALL[0])
+        found = taken(one.execute(live(tmp_path), Look()), CPU_KEY.format("fp32"))
+        assert not [n for n in found.attempt.notes if str(n).startswith("at ")]
+
+    def test_a_wrong_product_of_the_common_shape_is_void_too(self, tmp_path: Path) -> None:
+        source = """
+            import torch
+            real = torch.mm
+            def mm(a, b, out=None):
+                c = real(a, b, out=out)
+                if c.shape[0] == 320: c[7, 11] += 300
+                return c
+            torch.mm = mm
+        """
+        one = step("fp32", shim(tmp_path, sitecustomize=source), common=(320, 256, 256))
+        found = taken(one.execute(live(tmp_path), Look()), CPU_KEY.format("fp32"))
+        assert found.attempt.void is not None
+        assert "1 of 7 blocks" in str(found.attempt.void.text)
+
+    def test_a_common_shape_without_memory_leaves_the_blocks(self, tmp_path: Path) -> None:
+        one = step("fp32", common=(4_000_000, 64, 4_000_000))
+        found = taken(one.execute(live(tmp_path), Look()), CPU_KEY.format("fp32"))
+        assert found.attempt.void is None
+        assert any("4000000 × 64 × 4000000: not measured" in str(n) for n in found.attempt.notes)
 
     def test_the_fastest_shape_is_searched_once_and_kept(self, tmp_path: Path) -> None:
         one = step("fp32", shapes=((16, 16, 16), (512, 512, 512)))
@@ -349,3 +385,17 @@ def test_no_traceback(field: str, value: Any) -> None:
         return
     assert isinstance(found, gemm.Gemm)
     assert found.shape == (1, 2, 3)
+
+
+def test_on_gpus_what_published_numbers_are_of_is_measured_beside_and_planned() -> None:
+    eight = tuple(Device(i, "x", slot=f"0000:{i:02x}:00.0") for i in range(8))
+    one = GemmStep("bf16", interpreter(devices=eight))
+    assert one.request("standard", 60, [0])["beside"] == [8192, 8192, 8192]
+    alone = GemmStep("bf16", interpreter(devices=eight), shapes=((8192, 8192, 8192),))
+    assert alone.request("standard", 60, [0])["beside"] is None
+    assert GemmStep("bf16", interpreter(), device="cpu").request("standard", 60, [0])["beside"] is None
+    for depth, least, most in (("quick", 2.5, 5.0), ("standard", 16.0, 20.0)):
+        fixed = GemmStep("bf16", interpreter(devices=eight), shapes=((8192, 8192, 8192), (4096, 4096, 4096)))
+        without = GemmStep("bf16", interpreter(devices=eight), shapes=((8192, 8192, 8192),))
+        more = fixed.cost(depth).seconds - without.cost(depth).seconds - SEARCH_S[depth]  # type: ignore[arg-type,index]
+        assert least <= more <= most
