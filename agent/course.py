@@ -125,7 +125,7 @@ class Course:
         """Have the steps that cannot run say why: their reason without a load, for a plan."""
         for planned in self.plan.steps:
             if not planned.can_run:
-                self._execute(planned, Look(1, planned.depth), self.host)
+                self._execute(planned, planned.look, self.host)
 
     def measure(self, after_step: Callable[[], None] = lambda: None) -> None:
         """Every planned step, with the further looks that the judges ask for."""
@@ -148,7 +148,7 @@ class Course:
             raise
         for planned in beside.gave:
             if not self.stopped:
-                self._further(planned, Look(1, planned.depth))
+                self._further(planned, planned.look)
                 after_step()
         if self.plan.steps:
             before = (len(self.host.log), len(self.host.cited))
@@ -182,7 +182,7 @@ class Course:
     # ---- looks
 
     def _looks(self, planned: Planned) -> None:
-        look = Look(1, planned.depth)
+        look = planned.look
         if self._execute(planned, look, self.host):
             self._further(planned, look)
 
@@ -248,7 +248,7 @@ class Course:
         if self.options.budget_s is None or not self.host.live:
             return True
         left = self.options.budget_s - (time.monotonic() - self._begun)
-        return planned.cost.seconds <= left
+        return planned.step.cost(planned.depth).seconds <= left
 
     def _broken(self) -> bool:
         return any(f.outcome == "fail" and f.severity == "breach" for f in self.findings())
@@ -361,7 +361,7 @@ class _Beside:
         for planned in self.steps:
             if self._cancelled or course.stopped:
                 return
-            if course._execute(planned, Look(1, planned.depth), self._host, lambda: self._cancelled):
+            if course._execute(planned, planned.look, self._host, lambda: self._cancelled):
                 self.gave.append(planned)
             with course._lock:
                 if not self._cancelled:

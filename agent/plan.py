@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Optional
 
-from agent.bench.step import Cost, Step
+from agent.bench.step import Cost, Look, Step
 from agent.model import Clause, Contract, Depth, Profile, ScopeEntry
 from agent.text import Text, msg
 
@@ -33,17 +33,32 @@ class Options:
 
 @dataclass(frozen=True)
 class Planned:
+    """``second``: whether the trade's own tools are asked too; never in a short look."""
+
     step: Step
     depth: Depth
+    second: bool = True
+
+    @property
+    def look(self) -> Look:
+        """Its first execution."""
+        return Look(1, self.depth, second=self.second)
+
+    @property
+    def second_s(self) -> float:
+        """Seconds of the trade's own tools."""
+        return self.step.second_s if self.second and self.depth != "quick" and self.can_run else 0.0
 
     @property
     def cost(self) -> Cost:
-        return self.step.cost(self.depth)
+        """Of the first execution, the trade's own tools with it."""
+        ours = self.step.cost(self.depth)
+        return replace(ours, seconds=ours.seconds + self.second_s)
 
     @property
     def can_run(self) -> bool:
         """False where its step costs nothing: what it needs is not there, and it only says why."""
-        return self.cost.seconds > 0
+        return self.step.cost(self.depth).seconds > 0
 
 
 @dataclass(frozen=True)
@@ -169,20 +184,27 @@ def clauses_of(keys: Iterable[str]) -> str:
 
 
 def _fit(planned: list[Planned], shortened: list[ScopeEntry], budget_s: float) -> Plan:
-    """Shorten what saves most, then leave out what tells least: with little time, every kind of promise is touched."""
+    """Shorten what saves most, then leave out what tells least: with little time, every kind of promise is touched.
+
+    The trade's own tools go first of all: they judge nothing.
+    """
     whole = {p.step.name: p for p in planned}
     left: list[ScopeEntry] = []
+    while wall_clock(planned) > budget_s and any(p.second_s for p in planned):
+        costly = max(planned, key=lambda p: p.second_s)
+        planned[planned.index(costly)] = replace(costly, second=False)
     while wall_clock(planned) > budget_s and any(p.depth != "quick" for p in planned):
         worst = max((p for p in planned if p.depth != "quick"), key=_saving)
-        planned[planned.index(worst)] = Planned(worst.step, "quick")
+        planned[planned.index(worst)] = replace(worst, depth="quick")
     while wall_clock(planned) > budget_s and any(p.can_run for p in planned):
         worst = _least_told(planned)
         planned.remove(worst)
         left += [ScopeEntry(k, msg("left out to fit --budget")) for k in worst.step.keys]
-    for i, short in enumerate(planned):
-        fuller = [*planned[:i], whole[short.step.name], *planned[i + 1 :]]
-        if wall_clock(fuller) <= budget_s:
-            planned = fuller
+    for second in (False, True):
+        for i, short in enumerate(planned):
+            fuller = [*planned[:i], replace(whole[short.step.name], second=second), *planned[i + 1 :]]
+            if wall_clock(fuller) <= budget_s:
+                planned = fuller
     now = {p.step.name: p for p in planned if p.depth != whole[p.step.name].depth}
     shortened += [ScopeEntry(k, msg("shortened to fit --budget")) for p in now.values() for k in p.step.keys]
     gone = {e.key for e in left}

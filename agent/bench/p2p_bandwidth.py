@@ -54,9 +54,10 @@ class PeerStep:
     bound: PairBound = nothing_known
     effort: Mapping[Depth, Effort] = field(default_factory=lambda: PEER_EFFORT)
     slack_s: float = 60.0
+    tools: second_source.Where = field(default_factory=dict)
 
     def step(self) -> Step:
-        return Step(PEER, tuple(self.keys()), "gpu", self.cost, self.execute, settle_s=10.0)
+        return Step(PEER, tuple(self.keys()), "gpu", self.cost, self.execute, 10.0, self.second_s)
 
     def keys(self) -> Mapping[str, Optional[tuple[str, str]]]:
         if isinstance(self.pairs, Missing):
@@ -68,6 +69,10 @@ class PeerStep:
             return Cost(0.0)
         effort = self.effort[depth]
         return Cost(START_S + effort.rounds(len(self.pairs), effort.timed_s + effort.handling_s))
+
+    @property
+    def second_s(self) -> float:
+        return second_source.seconds(self.tools, "nvbandwidth")
 
     def execute(self, host: Host, look: Look) -> Mapping[str, Result]:
         if isinstance(self.pairs, Missing):
@@ -91,7 +96,9 @@ class PeerStep:
             return dict.fromkeys(wanted, unreadable(WORKER, error, answer.ran.evidence))
         results = {key: self._result(answer, pair, found, look, short) for key, pair in wanted.items()}
         numbers = {number: where for where, number in answer.index.items()}
-        return second_source.peers(host, look, numbers, results, f"{PEER}@{pair_subject('{source}', '{target}')}")
+        return second_source.peers(
+            host, look, self.tools, numbers, results, f"{PEER}@{pair_subject('{source}', '{target}')}"
+        )
 
     def _result(
         self,

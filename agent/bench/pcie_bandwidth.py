@@ -40,9 +40,10 @@ class PcieStep:
     bound: Bound = nothing_known
     effort: Mapping[Depth, Effort] = field(default_factory=lambda: COPY_EFFORT)
     slack_s: float = 60.0
+    tools: second_source.Where = field(default_factory=dict)
 
     def step(self) -> Step:
-        return Step(PCIE, self.keys(), "gpu", self.cost, self.execute, settle_s=10.0)
+        return Step(PCIE, self.keys(), "gpu", self.cost, self.execute, 10.0, self.second_s)
 
     def keys(self) -> tuple[str, ...]:
         clauses = (*(f"{PCIE}.{w}" for w in WAYS), LINK)
@@ -57,6 +58,10 @@ class PcieStep:
         block_s = 2 * (WAKE_S + effort.timed_s) + INSIDE * effort.timed_s + effort.handling_s
         at_once = 2 * (WAKE_S + effort.together_s) if len(self.slots) > 1 else 0.0
         return Cost(START_S + effort.rounds(len(self.slots), block_s) + at_once)
+
+    @property
+    def second_s(self) -> float:
+        return second_source.seconds(self.tools, "nvbandwidth")
 
     def execute(self, host: Host, look: Look) -> Mapping[str, Result]:
         if isinstance(self.slots, Missing):
@@ -81,7 +86,7 @@ class PcieStep:
             results.update(self._results(answer, where, one, look, short))
         numbers = {number: where for where, number in answer.index.items()}
         ways = {w: f"{PCIE}.{w}@{{slot}}" for w in WAYS}
-        return second_source.pcie(host, look, numbers, results, ways)
+        return second_source.pcie(host, look, self.tools, numbers, results, ways)
 
     @staticmethod
     def _of(where: str) -> tuple[str, ...]:

@@ -1,75 +1,104 @@
 """The trade's own tools beside our measurement, where they are on the machine: context, never judged.
 
-nccl-tests for the all-reduce, nvbandwidth for copies. Each runs once beside the first whole look, for a bounded time.
-What they say stands in the measurement's notes with its difference from ours; a tool that is not there, fails or
-prints something else leaves our number as it is.
+nccl-tests for collectives, nvbandwidth for copies; for the burn see ``second_burn.py``. Each runs once beside the
+first whole look, for a bounded time that the plan counts and a budget cuts first. What they say stands in the
+measurement's notes with its difference from ours; a tool that is not there, fails or prints something else leaves our
+number as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Optional
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Callable, Optional, TypeVar, Union
 
 from agent import stats
 from agent.bench.step import Look
-from agent.host import Host
+from agent.host import Host, Ran
 from agent.model import Result, Taken
 from agent.text import Text, msg
 from agent.tools import ParseError, nccl_tests, nvbandwidth
 
+T = TypeVar("T")
 TIMEOUT_S = 90.0
 NOISE = 0.05  # beyond the ends of our own interval
-# Where images and packages put them when they are not on PATH.
-PLACES: Mapping[str, Sequence[str]] = {
-    "all_reduce_perf": (
-        "/opt/nccl-tests/build/all_reduce_perf",
-        "/opt/nccl_tests/build/all_reduce_perf",
-        "/usr/local/nccl-tests/build/all_reduce_perf",
-        "/root/nccl-tests/build/all_reduce_perf",
-    ),
-    "nvbandwidth": (
-        "/opt/nvbandwidth/nvbandwidth",
-        "/usr/local/nvbandwidth/nvbandwidth",
-        "/root/nvbandwidth/nvbandwidth",
-    ),
+# What each takes on eight GPUs: contexts, NCCL's set-up, one size; a matrix of copies.
+SECONDS: Mapping[str, float] = {
+    **dict.fromkeys(("all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "alltoall_perf"), 25.0),
+    "nvbandwidth": 25.0,
+    "dcgmi": 20.0,
+    "gpu_burn": 65.0,
 }
+# The program of nccl-tests that measures a collective.
+PROGRAMS: Mapping[str, str] = {
+    "all_reduce": "all_reduce_perf",
+    "all_gather": "all_gather_perf",
+    "reduce_scatter": "reduce_scatter_perf",
+    "all_to_all": "alltoall_perf",
+}
+# Tool → absolute path, as ``agent/facts/trade_tools.py`` finds them.
+Where = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a tool gave no number for, and where that is kept."""
+
+    why: Text
+    evidence: tuple[str, ...]
 
 
 def wanted(look: Look) -> bool:
     """Once, and not in a look that has no time."""
-    return look.number == 1 and look.depth != "quick"
+    return look.second and look.number == 1 and look.depth != "quick"
 
 
-def all_reduce(host: Host, look: Look, ranks: int, size: int, ours: Result) -> Result:
+def seconds(where: Where, *tools: str) -> float:
+    """What these tools take, those that are there."""
+    return sum(SECONDS[tool] for tool in tools if tool in where)
+
+
+def collective(host: Host, look: Look, where: Where, op: str, ranks: int, size: int, ours: Result) -> Result:
     """nccl-tests' bus bandwidth of the same size over as many GPUs, out of place, in the notes of our own."""
-    if not wanted(look) or not isinstance(ours, Taken):
+    tool = PROGRAMS[op]
+    if not wanted(look) or tool not in where or not isinstance(ours, Taken):
         return ours
-    tool = "all_reduce_perf"
-    words = (_program(host, tool), "-b", str(size), "-e", str(size), "-g", str(ranks), "-n", "20", "-c", "1")
-    said = _said(host, tool, words)
-    if said is None:
+    words = (where[tool], *nccl_words(ranks, size))
+    ran = host.run(f"second.{tool}", words, TIMEOUT_S)
+    found = asked(ran, tool, nccl_tests.parse)
+    if found is None:
         return ours
-    text, evidence = said
-    try:
-        found = nccl_tests.parse(text)
-    except ParseError as error:
-        return _noted(ours, evidence, _failed(tool, str(error)))
-    values = [r.busbw_out for r in found.rows if r.bytes == size and r.busbw_out is not None]
+    if isinstance(found, Told):
+        return noted(ours, found.evidence, found.why)
+    # nccl-tests rounds a size down to whole elements for each rank.
+    values = [r.busbw_out for r in found.rows if 0 <= size - r.bytes < ALIGNED * ranks and r.busbw_out is not None]
     if not values:
-        return _noted(ours, evidence, _failed(tool, "no row of the size"))
+        return noted(ours, ran.cited, _failed(tool, msg("no row of the size")))
     if found.out_of_bounds:
-        return _noted(ours, evidence, msg("{tool} beside: {n} wrong results", tool=tool, n=found.out_of_bounds))
-    return _noted(ours, evidence, *_beside(tool, values[-1], ours))
+        return noted(ours, ran.cited, msg("{tool} beside: {n} wrong results", tool=tool, n=found.out_of_bounds))
+    return noted(ours, ran.cited, *_beside(tool, values[-1], ours))
+
+
+ALIGNED = 64  # bytes
+
+
+def nccl_words(ranks: int, size: int) -> tuple[str, ...]:
+    """nccl-tests at one size over so many GPUs of this node, results checked."""
+    return ("-b", str(size), "-e", str(size), "-g", str(ranks), "-n", "20", "-c", "1")
 
 
 def pcie(
-    host: Host, look: Look, slots: Mapping[int, str], ours: Mapping[str, Result], keys: Mapping[str, str]
+    host: Host,
+    look: Look,
+    where: Where,
+    slots: Mapping[int, str],
+    ours: Mapping[str, Result],
+    keys: Mapping[str, str],
 ) -> dict[str, Result]:
     """nvbandwidth's copies of each GPU with the host. ``keys``: ``h2d``, ``d2h`` → key of a slot, with ``{slot}``."""
     results = dict(ours)
     ways = {nvbandwidth.HOST_TO_DEVICE: keys["h2d"], nvbandwidth.DEVICE_TO_HOST: keys["d2h"]}
-    found = _matrices(host, look, results, tuple(ways))
+    found = _matrices(host, look, where, results, tuple(ways))
     if found is None:
         return results
     matrices, evidence = found
@@ -79,13 +108,15 @@ def pcie(
     return results
 
 
-def peers(host: Host, look: Look, slots: Mapping[int, str], ours: Mapping[str, Result], key: str) -> dict[str, Result]:
+def peers(
+    host: Host, look: Look, where: Where, slots: Mapping[int, str], ours: Mapping[str, Result], key: str
+) -> dict[str, Result]:
     """nvbandwidth's copies between GPUs; ``key`` with ``{source}`` and ``{target}``.
 
     Its ``read`` test prints what the row's GPU reads from the column's.
     """
     results = dict(ours)
-    found = _matrices(host, look, results, (nvbandwidth.PEER_READ,))
+    found = _matrices(host, look, where, results, (nvbandwidth.PEER_READ,))
     if found is None:
         return results
     matrices, evidence = found
@@ -96,56 +127,59 @@ def peers(host: Host, look: Look, slots: Mapping[int, str], ours: Mapping[str, R
 
 
 def _matrices(
-    host: Host, look: Look, results: dict[str, Result], tests: tuple[str, ...]
+    host: Host, look: Look, where: Where, results: dict[str, Result], tests: tuple[str, ...]
 ) -> Optional[tuple[nvbandwidth.Bandwidths, tuple[str, ...]]]:
     """What it printed; None where it says nothing, in which case the results may carry the reason."""
-    if not wanted(look) or not any(isinstance(r, Taken) for r in results.values()):
-        return None
     tool = "nvbandwidth"
-    said = _said(host, f"{tool}.{tests[0]}", nvbandwidth.argv(_program(host, tool), *tests))
-    if said is None:
+    if not wanted(look) or tool not in where or not any(isinstance(r, Taken) for r in results.values()):
         return None
-    text, evidence = said
-    try:
-        return nvbandwidth.parse(text), evidence
-    except ParseError as error:
-        for key, ours in results.items():
-            results[key] = _noted(ours, evidence, _failed(tool, str(error)))
-        return None
+    ran = host.run(f"second.{tool}.{tests[0]}", nvbandwidth.argv(where[tool], *tests), TIMEOUT_S)
+    found = asked(ran, tool, nvbandwidth.parse)
+    if isinstance(found, Told):
+        results.update({key: noted(ours, found.evidence, found.why) for key, ours in results.items()})
+    return None if found is None or isinstance(found, Told) else (found, ran.cited)
 
 
 def _slot(matrices: nvbandwidth.Bandwidths, slots: Mapping[int, str], number: int) -> Optional[str]:
     """By the PCI address that it prints; by CUDA's number in versions that print none."""
     printed = matrices.devices.get(number)
-    if printed is None:
-        return slots.get(number)
-    bus = printed.lower().split(":", 1)[1].partition(".")[0]
-    return next((s for s in slots.values() if s.split(":", 1)[1].partition(".")[0] == bus), None)
+    return slots.get(number) if printed is None else slot_of(printed, slots.values())
+
+
+def slot_of(printed: str, slots: Iterable[str]) -> Optional[str]:
+    """The slot that a PCI address means, however many digits its domain has and with or without a function."""
+    return next((slot for slot in slots if _bus(slot) == _bus(printed)), None)
+
+
+def _bus(address: str) -> tuple[int, ...]:
+    """Domain, bus and device."""
+    return tuple(int(part, 16) for part in address.partition(".")[0].split(":"))
 
 
 def _add(results: dict[str, Result], key: str, rate: float, evidence: tuple[str, ...]) -> None:
     ours = results.get(key)
     if isinstance(ours, Taken):
-        results[key] = _noted(ours, evidence, *_beside("nvbandwidth", rate, ours))
+        results[key] = noted(ours, evidence, *_beside("nvbandwidth", rate, ours))
 
 
-def _program(host: Host, tool: str) -> str:
-    """Its path where it lies at a usual place, else its name, to be found on PATH."""
-    places = PLACES[tool]
-    there = host.read(f"second.{tool}.where", names=places)
-    return next((p for p in places if there.exists(p)), tool)
+def asked(ran: Ran, tool: str, parse: Callable[[str], T]) -> Union[T, Told, None]:
+    """What a tool printed, parsed, whatever its exit status; else why it gave no number.
 
-
-def _said(host: Host, name: str, words: tuple[str, ...]) -> Optional[tuple[str, tuple[str, ...]]]:
-    """What it printed, with the evidence; None where it is not there or was not asked in a recorded run."""
-    ran = host.run(f"second.{name}", words, TIMEOUT_S)
-    if not ran.recorded or ran.start_error:
+    None where a recorded run had no time for it.
+    """
+    if not ran.recorded:
         return None
-    return ran.stdout + ran.stderr, ran.cited
+    missing = ran.missing()
+    if missing is not None:
+        return Told(_failed(tool, missing.detail), ran.cited)
+    try:
+        return parse(ran.stdout + ran.stderr)
+    except ParseError as error:
+        return Told(_failed(tool, msg("{said}", said=str(error)[:200])), ran.cited)
 
 
-def _failed(tool: str, why: str) -> Text:
-    return msg("{tool} beside gave no number: {why}", tool=tool, why=why[:200])
+def _failed(tool: str, why: Text) -> Text:
+    return msg("{tool} beside gave no number: {why}", tool=tool, why=why)
 
 
 def _beside(tool: str, theirs: float, ours: Taken) -> tuple[Text, ...]:
@@ -165,7 +199,8 @@ def _beside(tool: str, theirs: float, ours: Taken) -> tuple[Text, ...]:
     return said, msg("advisory: {tool} and accept differ by more than noise; ours is judged", tool=tool)
 
 
-def _noted(ours: Result, evidence: tuple[str, ...], *notes: Text) -> Result:
+def noted(ours: Result, evidence: tuple[str, ...], *notes: Text) -> Result:
+    """Our own result with notes and what they rest on; a measurement that failed stays as it is."""
     if not isinstance(ours, Taken):
         return ours
     attempt = ours.attempt

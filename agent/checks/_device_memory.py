@@ -13,7 +13,7 @@ from agent.bench.step import Step
 from agent.catalogue import Model
 from agent.checks._api import Case
 from agent.checks._gpu_cards import nobody
-from agent.checks._measured import models
+from agent.checks._measured import models, tools
 from agent.facts.gpus import GpusFacts
 
 Known = Mapping[str, tuple[Model, ...]]
@@ -27,7 +27,7 @@ def slots(case: Case) -> Slots:
 
 def pcie_step(case: Case) -> Step:
     """The same for ``pcie_bandwidth`` and ``gpu.pcie``: whoever asks, both are measured at once."""
-    return PcieStep(slots(case), bound=partial(pcie_bound, models(case))).step()
+    return PcieStep(slots(case), bound=partial(pcie_bound, models(case)), tools=tools(case)).step()
 
 
 def pcie_bound(known: Known, slot: str) -> Optional[float]:

@@ -27,6 +27,11 @@ def models(case: Case) -> Mapping[str, tuple[Model, ...]]:
     return {card.slot: card.identity.models for card in all_cards(case)}
 
 
+def tools(case: Case) -> Mapping[str, str]:
+    """The trade's own measuring tools on this machine, by name; empty where nobody looked."""
+    return case.facts["trade_tools"].found if "trade_tools" in case.facts else {}
+
+
 def load_dtype(case: Case) -> str:
     """The type of number for a load on all GPUs at once: what the weakest of them has units for."""
     known = [m.compute_capability for each in models(case).values() for m in each]

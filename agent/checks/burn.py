@@ -10,7 +10,7 @@ from agent.bench.burn import DURATION_S, BurnStep
 from agent.bench.step import Step
 from agent.checks._api import Case
 from agent.checks._judge import REASONS, fact, limit_of, rate, unreadable
-from agent.checks._measured import load_dtype, subjects, throttle_causes, whose_work, wrong_result
+from agent.checks._measured import load_dtype, subjects, throttle_causes, tools, whose_work, wrong_result
 from agent.grammar import Section, duration, percent, temperature
 from agent.model import Clause, Finding, Measurement
 from agent.reading import Known, Missing
@@ -23,11 +23,11 @@ GRAMMAR = Section(
         "power": percent("at_least"),
         "sag": percent(),
     },
-    settings={"duration": duration("equal")},
+    settings={"duration": duration("equal", such="10 min")},
     # the share of the power limit that a load draws is the card's business, not a fault
     advisory=frozenset({"power"}),
 )
-FACTS = ("gpus", "processes", "pythons")
+FACTS = ("gpus", "processes", "pythons", "trade_tools")
 
 
 def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
@@ -39,6 +39,7 @@ def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
         metrics=tuple(dict.fromkeys(c.name for c in clauses)),
         duration_s=float(clauses[0].settings.get("duration", DURATION_S)),
         dtype=load_dtype(case),
+        tools=tools(case),
     ).step()
 
 
@@ -82,7 +83,7 @@ def _temperature(clause: Clause, case: Case, subject: Optional[str]) -> Finding:
     )
     if found.outcome == "pass" and all(a.depth == "quick" for a in taken.attempts):
         return replace(found, outcome="inconclusive", reason_code="shortened", reason=REASONS["shortened"])
-    return found
+    return whose_work(found, case)
 
 
 def _cause(case: Case, subject: Optional[str]) -> Optional[Text]:
