@@ -32,7 +32,7 @@ def beyond_the_model(clauses: Clauses) -> Found:
     models = catalogues.load().match(str(named.promise.value)) if named is not None else ()
     if not models:
         return
-    for rule in (_memory, _modes, _power, _link, _nvlink, _arithmetic, _bandwidth, _peers, _allreduce):
+    for rule in (_memory, _modes, _power, _link, _nvlink, _arithmetic, _bandwidth, _peers, _allreduce, _collectives):
         yield from rule(clauses, models)
 
 
@@ -216,3 +216,14 @@ def _allreduce(clauses: Clauses, models: Sequence[Model]) -> Found:
         return max(model.nvlink.total_gbs, 2 * line) if line is not None else None
 
     yield from _above(clauses.get("allreduce.busbw"), "GB/s", models, most, lambda m: m.nvlink.cite)
+
+
+def _collectives(clauses: Clauses, models: Sequence[Model]) -> Found:
+    """busbw above all links one way: what a GPU gets or gives crosses them, whatever the switch adds up."""
+
+    def most(model: Model) -> Optional[float]:
+        line = _line(model)
+        return max(model.nvlink.total_gbs / 2, line) if line is not None else None
+
+    for key in ("collectives.all_gather", "collectives.reduce_scatter", "collectives.all_to_all"):
+        yield from _above(clauses.get(key), "GB/s", models, most, lambda m: m.nvlink.cite)

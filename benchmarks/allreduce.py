@@ -1,10 +1,10 @@
 """Collectives over the devices of this node: time of each size, all results verified. See ``_protocol.py``.
 
 Request: ``{"device": "cpu"|"cuda", "ranks", "counts": [2, 4, 8], "ops": ["all_reduce", …],
-"judged": {"count", "bytes"}, "smallest_bytes", "largest_bytes", "blocks", "samples", "sample_s", "warmup_s",
+"judged": {"count", "bytes", "ops"}, "smallest_bytes", "largest_bytes", "blocks", "samples", "sample_s", "warmup_s",
 "pause_s", "limit_s", "stall_s", "nvls": true}``. For each of ``counts`` (the first so many ranks) the sizes double
-from the smallest to the largest, as far as memory goes; then ``blocks`` blocks of all-reduce of ``judged``,
-``pause_s`` apart. ``nvls`` false: without reduction in the switch.
+from the smallest to the largest, as far as memory goes; then ``blocks`` blocks of each of ``judged``'s ``ops`` (where
+they are left out: all-reduce), in turn and ``pause_s`` apart. ``nvls`` false: without reduction in the switch.
 
 Result: ``{"versions", "device", "devices" (in the order of ranks), "rows": [{"op", "count", "bytes", "block" (null in
 the sweep), "calls", "seconds", "busbw", "algbw", "wrong", "started_at", "ended_at"}], "unavailable": {op: {"kind",
@@ -127,6 +127,8 @@ class Node:
         rank.say({"device": mine, "versions": protocol.versions(torch, self.kind), "pid": os.getpid(), "at": "joining"})
 
     def run(self):
+        if self.kind == "cuda" and not self.dist.is_nccl_available():
+            raise protocol.Unable("needs-nccl", "torch %s is built without NCCL" % self.torch.__version__)
         wait = timedelta(seconds=protocol.asked(self.request, "limit_s", float))
         self.store = self.dist.FileStore(os.path.join(self.rank.meet, "store"), self.world)
         self.store.set_timeout(wait)
@@ -173,25 +175,28 @@ class Node:
         judged = protocol.asked(self.request, "judged", dict)
         smallest = protocol.asked(self.request, "smallest_bytes", int)
         sizes = [smallest << k for k in range(64) if smallest << k <= largest]
+        able = []
         for op in protocol.asked(self.request, "ops", list):
             missing = self.missing(op, group, count)
             if missing is not None:
                 self.rank.say({"unavailable": {op: missing}})
                 continue
+            able.append(op)
             for size in sizes:
                 if op == "all_reduce" or size >= 4 * count:
                     self.row(group, count, op, size, None)
-        if count == judged["count"]:
-            self.blocks(group, count, judged["bytes"], largest)
+        wanted = [op for op in judged.get("ops") or ["all_reduce"] if op in able]
+        if count == judged["count"] and wanted:
+            self.blocks(group, count, wanted, judged["bytes"], largest)
 
-    def blocks(self, group, count, size, largest):
+    def blocks(self, group, count, ops, size, largest):
         if size > largest:
             fits = "%d bytes of memory for a buffer, %d asked" % (largest, size)
             raise protocol.Unable("out-of-memory", fits)
         pause_s = protocol.asked(self.request, "pause_s", float)
         clock = protocol.Clock(protocol.asked(self.request, "limit_s", float))
         number = protocol.asked(self.request, "blocks", int)
-        protocol.interleaved([0], number, pause_s, clock, lambda _, b: self.row(group, count, "all_reduce", size, b))
+        protocol.interleaved(ops, number, pause_s, clock, lambda op, b: self.row(group, count, op, size, b))
 
     def missing(self, op, group, count):
         """Why this torch or this backend cannot do the collective; null where it can. Found out by calling."""
@@ -203,7 +208,9 @@ class Node:
         except (RuntimeError, AttributeError, TypeError, ValueError) as error:
             if op == "all_reduce":
                 raise
-            return protocol.Unable("refused", "%s: %s" % (op, protocol.first_line(error))).as_json()
+            # gloo has not all of them for a CPU's memory; NCCL has, so what it says is its own refusal.
+            kind = "needs-nccl" if self.kind == "cpu" else "refused"
+            return protocol.Unable(kind, "%s: %s" % (op, protocol.first_line(error))).as_json()
         return None
 
     def row(self, group, count, op, size, block):
@@ -279,6 +286,8 @@ class Collective:
         """Seconds of one call; all ranks begin together."""
         if self.op == "all_reduce":
             self.fill()
+        else:
+            self.got.fill_(float("nan"))  # what an earlier call brought proves nothing of these
         self.node.sync()
         self.dist.all_reduce(self.tiny, group=self.group)
         return protocol.timed(self.call, self.node.sync, calls)

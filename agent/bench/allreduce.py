@@ -1,4 +1,8 @@
-"""All-reduce over the GPUs of this node as bus bandwidth, judged at one size: ``allreduce.busbw``."""
+"""Collectives over the GPUs of this node as bus bandwidth, each judged at one size: ``allreduce.busbw`` and others.
+
+``size`` is what nccl-tests calls so: of all-gather what each GPU ends with, of reduce-scatter what each GPU begins
+with, of all-to-all what each GPU sends. Bus bandwidth is size / time · (n−1)/n, of all-reduce twice that.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,8 @@ from agent.tools.worker import Device, Unable
 
 WORKER = "allreduce"
 KEY = "allreduce.busbw"
+COLLECTIVES = "collectives"
+OPS = ("all_gather", "reduce_scatter", "all_to_all")  # besides all-reduce, as :data:`COLLECTIVES` names them
 UNIT = "GB/s"
 SIZE = 1 << 30  # what published numbers are of; small messages measure latency
 SMALLEST, LARGEST = 8, 8 << 30
@@ -44,11 +50,17 @@ def no_bound(devices: tuple[Device, ...], nvls: Optional[bool]) -> Optional[floa
     return None
 
 
+def key(op: str) -> str:
+    """The key of a collective's measurement and clause."""
+    return KEY if op == "all_reduce" else f"{COLLECTIVES}.{op}"
+
+
 @dataclass
 class AllreduceStep:
     """``gpus``: "all" or how many; ``promised``: how many the contract says there are; ``size`` in bytes.
 
-    ``ops``: further collectives, measured beside and not judged.
+    ``judged``: the collectives that are held against a promise; ``ops``: all that are measured, over all sizes.
+    ``fewer``: whether groups of fewer GPUs are measured beside. ``tools``: the trade's own, where they lie.
     """
 
     interpreter: Reading[Interpreter]
@@ -57,6 +69,9 @@ class AllreduceStep:
     size: int = SIZE
     device: str = "cuda"
     ops: tuple[str, ...] = ("all_reduce",)
+    judged: tuple[str, ...] = ("all_reduce",)
+    fewer: bool = True
+    tools: second_source.Where = field(default_factory=dict)
     smallest: int = SMALLEST
     largest: int = LARGEST
     bound: Bound = no_bound
@@ -66,7 +81,14 @@ class AllreduceStep:
 
     def step(self) -> Step:
         load: Any = "cpu" if self.device == "cpu" else "gpu"
-        return Step(KEY, (KEY,), load, self.cost, lambda host, look: {KEY: self.execute(host, look)}, 10.0)
+        keys = tuple(map(key, self.judged))
+        name = KEY if keys == (KEY,) else COLLECTIVES
+        return Step(name, keys, load, self.cost, self.results, 10.0, self.second_s)
+
+    @property
+    def second_s(self) -> float:
+        programs = (second_source.PROGRAMS[op] for op in self.judged)
+        return second_source.seconds(self.tools, *programs) if self.device == "cuda" else 0.0
 
     def ranks(self) -> Union[int, Missing]:
         """How many GPUs take part, or why it cannot be measured."""
@@ -78,9 +100,14 @@ class AllreduceStep:
         evidence = self.interpreter.evidence
         if there < wanted:
             detail = msg("an all-reduce over {wanted} GPUs is promised; torch sees {n}", wanted=wanted, n=there)
+            if KEY not in map(key, self.judged):
+                detail = msg("a collective over {wanted} GPUs is promised; torch sees {n}", wanted=wanted, n=there)
             return Missing("not-there", detail, evidence)
         if wanted < 2:
-            return Missing("not-there", msg("an all-reduce needs two GPUs or more; there is {n}", n=there), evidence)
+            detail = msg("an all-reduce needs two GPUs or more; there is {n}", n=there)
+            if KEY not in map(key, self.judged):
+                detail = msg("a collective needs two GPUs or more; there is {n}", n=there)
+            return Missing("not-there", detail, evidence)
         return wanted if isinstance(self.gpus, int) else there
 
     def cost(self, depth: Depth) -> Cost:
@@ -88,11 +115,11 @@ class AllreduceStep:
         if isinstance(ranks, Missing):
             return Cost(0.0)
         sizes = len(self.sizes(depth)) * len(self.counts(ranks, depth)) * len(self.ops)
-        return Cost(START_S + sizes * SIZE_S + self.effort[depth].seconds(1))
+        return Cost(START_S + sizes * SIZE_S + self.effort[depth].seconds(len(self.judged)))
 
     def counts(self, ranks: int, depth: Depth) -> list[int]:
         """Numbers of GPUs, the judged one last; a short look takes only that."""
-        few = [] if depth == "quick" else [n for n in SMALL_COUNTS if n < ranks]
+        few = [n for n in SMALL_COUNTS if n < ranks] if self.fewer and depth != "quick" else []
         return [*few, ranks]
 
     def sizes(self, depth: Depth) -> list[int]:
@@ -108,7 +135,7 @@ class AllreduceStep:
             "ranks": ranks,
             "counts": self.counts(ranks, depth),
             "ops": list(self.ops),
-            "judged": {"count": ranks, "bytes": self.size},
+            "judged": {"count": ranks, "bytes": self.size, "ops": list(self.judged)},
             "smallest_bytes": sizes[0],
             "largest_bytes": max(sizes[-1], self.size),
             "blocks": effort.blocks,
@@ -121,28 +148,40 @@ class AllreduceStep:
             "nvls": nvls,
         }
 
-    def execute(self, host: Host, look: Look) -> Result:
+    def results(self, host: Host, look: Look) -> dict[str, Result]:
         """One launch; where the switch's reduction hangs or fails, another without it. Both stay in the evidence."""
         ranks = self.ranks()
         if isinstance(ranks, Missing):
-            return ranks
+            return {key(op): ranks for op in self.judged}
         ours = self._ours(host, look, ranks)
-        return second_source.all_reduce(host, look, ranks, self.size, ours) if self.device == "cuda" else ours
+        if self.device == "cpu":
+            return {key(op): result for op, result in ours.items()}
+        size = self.size
+        return {
+            key(op): second_source.collective(host, look, self.tools, op, ranks, size, result)
+            for op, result in ours.items()
+        }
 
-    def _ours(self, host: Host, look: Look, ranks: int) -> Result:
+    def execute(self, host: Host, look: Look) -> Result:
+        """The first of the judged collectives alone."""
+        return self.results(host, look)[key(self.judged[0])]
+
+    def _ours(self, host: Host, look: Look, ranks: int) -> dict[str, Result]:
+        """By collective."""
         first = self._launch(host, look, ranks, True)
         if isinstance(first, Missing) or not first.failed_with_nvls:
-            return self._taken(first, look, ranks, ())
+            return {op: self._taken(first, op, look, ranks, ()) for op in self.judged}
         second = self._launch(host, look, ranks, False)
         assert first.measured.stopped is not None
         why = msg("with NVLS: {why}; measured again without it", why=first.measured.stopped.detail)
-        return self._taken(second, look, ranks, (why,), first.ran.evidence)
+        return {op: self._taken(second, op, look, ranks, (why,), first.ran.evidence) for op in self.judged}
 
     def _launch(self, host: Host, look: Look, ranks: int, nvls: bool) -> Union[Launched, Missing]:
         if isinstance(self.interpreter, Missing):
             return self.interpreter
         limit_s = self.limit_s or 60 + 3 * self.cost(look.depth).seconds
-        probe = f"{WORKER}/{look.number}" + ("" if nvls else ".without-nvls")
+        name = WORKER if self.judged == ("all_reduce",) else COLLECTIVES
+        probe = f"{name}/{look.number}" + ("" if nvls else ".without-nvls")
         request = self.request(ranks, look.depth, limit_s, nvls)
         python = self.interpreter.value.path
         ran = launch(host, probe, WORKER, request, python, limit_s + 60, self.device == "cuda")
@@ -157,6 +196,7 @@ class AllreduceStep:
     def _taken(
         self,
         found: Union[Launched, Missing],
+        op: str,
         look: Look,
         ranks: int,
         notes: tuple[Text, ...],
@@ -164,8 +204,10 @@ class AllreduceStep:
     ) -> Result:
         if isinstance(found, Missing):
             return found
-        rows = found.measured.blocks(ranks, self.size)
+        rows = found.measured.blocks(ranks, self.size, op)
         cited = (*evidence, *found.ran.evidence)
+        if op in found.measured.unavailable:
+            return as_missing(found.measured.unavailable[op], cited)
         if not rows:
             stopped = found.measured.stopped or Unable("time-limit", "the judged size was not reached")
             return as_missing(stopped, cited)
@@ -174,26 +216,37 @@ class AllreduceStep:
             depth=look.depth,
             started_at=found.ran.started_at,
             evidence=cited,
-            void=self._void(found, rows, ranks),
-            correct=not found.wrong,
-            notes=(*_notes(found, ranks, self.size), *notes),
-            reproduce=_by_hand(ranks, self.size),
+            void=self._void(found, op, rows, ranks),
+            correct=not self._wrong(found, op),
+            notes=(*_notes(found, self._told_with(op)), *notes),
+            reproduce=(second_source.PROGRAMS[op], *second_source.nccl_words(ranks, self.size)),
         )
         return Taken(attempt, UNIT, "median of block medians")
 
-    def _void(self, found: Launched, rows: tuple[Row, ...], ranks: int) -> Optional[Void]:
-        if found.wrong:
-            return Void(WRONG, _wrong(found.wrong))
+    def _told_with(self, op: str) -> frozenset[str]:
+        """The collectives that this one's result speaks of: itself, and those that nobody judges."""
+        return frozenset({op, *self.ops} - (set(self.judged) - {op}))
+
+    def _wrong(self, found: Launched, op: str) -> tuple[Row, ...]:
+        """Rows with a wrong number, of whatever size."""
+        told = self._told_with(op)
+        return tuple(r for r in found.measured.rows if r.wrong and r.op in told)
+
+    def _void(self, found: Launched, op: str, rows: tuple[Row, ...], ranks: int) -> Optional[Void]:
+        wrong = self._wrong(found, op)
+        if wrong:
+            return Void(WRONG, _wrong(wrong))
         bound = self.bound(found.ran.devices[:ranks], found.log.nvls)
         value = stats.median([stats.median(r.busbw) for r in rows])
         code = stats.void_above(value, bound)
         if code is None or bound is None:
             return None
-        detail = msg(
-            "{value} GB/s is above the {bound} GB/s of the links, and the switch does not reduce",
-            value=f"{value:.0f}",
-            bound=f"{bound:.0f}",
-        )
+        numbers = {"value": f"{value:.0f}", "bound": f"{bound:.0f}"}
+        detail = msg("{value} GB/s is above the {bound} GB/s of the links", **numbers)
+        if op == "all_reduce":
+            detail = msg(
+                "{value} GB/s is above the {bound} GB/s of the links, and the switch does not reduce", **numbers
+            )
         return Void(code, detail)
 
 
@@ -204,11 +257,6 @@ class Launched:
     ran: WorkerResult
     measured: Allreduce
     log: NcclLog
-
-    @property
-    def wrong(self) -> tuple[Row, ...]:
-        """Rows with a wrong number, of whatever size and collective."""
-        return tuple(r for r in self.measured.rows if r.wrong)
 
     @property
     def failed_with_nvls(self) -> bool:
@@ -241,11 +289,12 @@ def _wrong(rows: tuple[Row, ...]) -> Text:
     )
 
 
-def _notes(found: Launched, ranks: int, size: int) -> tuple[Text, ...]:
-    notes = [_size(found.measured, op, count) for op, count in _swept(found.measured)]
+def _notes(found: Launched, told: frozenset[str]) -> tuple[Text, ...]:
+    notes = [_size(found.measured, op, count) for op, count in _swept(found.measured) if op in told]
     notes += [
         msg("{op} could not be measured: {why}", op=op, why=why.detail)
         for op, why in found.measured.unavailable.items()
+        if op in told
     ]
     if found.measured.stopped is not None:
         notes.append(msg("stopped early: {why}", why=found.measured.stopped.detail))
@@ -288,8 +337,3 @@ def _software(log: NcclLog) -> tuple[Text, ...]:
         notes.append(msg("set on this machine, not by accept: {settings}", settings=said))
     notes += [msg("NCCL warns: {warning}", warning=w[:200]) for w in log.warnings[:3]]
     return tuple(notes)
-
-
-def _by_hand(ranks: int, size: int) -> tuple[str, ...]:
-    """nccl-tests, the tool that everybody knows, at the same size and number of GPUs."""
-    return ("all_reduce_perf", "-b", str(size), "-e", str(size), "-g", str(ranks), "-n", "20", "-c", "1")

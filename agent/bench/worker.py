@@ -182,6 +182,7 @@ _KINDS: Mapping[str, MissingKind] = {
     "needs-torch": "unsupported",
     "needs-python": "unsupported",
     "needs-hardware": "unsupported",
+    "needs-nccl": "unsupported",
     "no-driver": "no-tool",
     "no-cuda": "not-there",
     "hung": "timeout",
@@ -202,6 +203,9 @@ def as_missing(unable: Unable, evidence: tuple[str, ...]) -> Missing:
         needs = unable.needs or "newer"
         detail = msg("needs torch ≥ {needs} ({detail})", needs=needs, detail=unable.detail)
         grant = msg("torch {needs} or newer, or --python with an interpreter that has it", needs=needs)
+    elif unable.kind == "needs-nccl":
+        detail = msg("needs NCCL ({detail})", detail=unable.detail)
+        grant = msg("NVIDIA GPUs and a torch that is built with NCCL, or --python with an interpreter that has one")
     elif unable.kind == "needs-python":
         detail = msg("needs Python ≥ {needs} ({detail})", needs=unable.needs, detail=unable.detail)
         grant = msg("Python {needs} or newer with torch", needs=unable.needs)

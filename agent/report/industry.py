@@ -25,6 +25,7 @@ _STREAM = "--bs=1M --iodepth=32 --size=8G"
 _RANDOM = "--bs=4k --iodepth=64 --numjobs=4 --size=8G"
 _REMOVE = f"; rm -f {_FILE}"
 _IPERF3 = "iperf3 -c SERVER -p 5201 -t 30 -O 2 -P 8"
+_UDP = "iperf3 -c SERVER -p 5201 -u -b 10M -l 1200 -t 30  # and with -R"
 
 # No hole for a GPU's number here: what it tells each GPU, it tells all of them.
 _TOOLS: Mapping[str, str] = {
@@ -43,6 +44,9 @@ _TOOLS: Mapping[str, str] = {
     "pcie_bandwidth.d2h": "nvbandwidth -t device_to_host_memcpy_ce",
     "p2p_bandwidth": "nvbandwidth -t device_to_device_memcpy_read_ce",
     "allreduce.busbw": "all_reduce_perf -b 1G -e 1G -g {gpus} -n 20 -c 1",
+    "collectives.all_gather": "all_gather_perf -b 1G -e 1G -g {gpus} -n 20 -c 1",
+    "collectives.reduce_scatter": "reduce_scatter_perf -b 1G -e 1G -g {gpus} -n 20 -c 1",
+    "collectives.all_to_all": "alltoall_perf -b 1G -e 1G -g {gpus} -n 20 -c 1",
     "burn.duration": "gpu_burn -tc 600",
     "burn.temperature": "gpu_burn -tc 600 & dcgmi dmon -e 150,155,100 -c 600",
     "burn.throttled": "gpu_burn -tc 600 & dcgmi dmon -e 112,100,155 -c 600",
@@ -64,6 +68,8 @@ _TOOLS: Mapping[str, str] = {
     ),
     "network.download": f"{_IPERF3} -R",
     "network.upload": _IPERF3,
+    "network.udp_loss": _UDP,
+    "network.udp_jitter": _UDP,
     "network.dedicated": f"{_IPERF3} -R  # at several hours of several days",
     "network.evening_drop": f"{_IPERF3} -R  # by day and in the evening",
     "ping.latency": "mtr -rwbc 100 {entry}",
@@ -76,7 +82,7 @@ _TOOLS: Mapping[str, str] = {
     "software.nvidia_container_toolkit": "nvidia-ctk --version; nvidia-container-cli info",
 }  # fmt: skip
 # Tools of the trade with which the agent itself measures.
-_OWN = frozenset({"fio", "iperf3", "all_reduce_perf"})
+_OWN = frozenset({"fio", "iperf3", "all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "alltoall_perf"})
 # What serves a program that reads the output, or files of a run that are gone.
 _FOR_PROGRAMS = re.compile(r"--(output-format=|write_bw_log=|log_avg_msec=|thread\Z|size=100%|fallocate=)")
 _BYTES = re.compile(r"\d{7,}\Z")

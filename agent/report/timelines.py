@@ -33,6 +33,7 @@ _LOADS: dict[str, Text] = {
     "burn": msg("Full load"),
     "gemm": msg("Matrix multiplication"),
     "allreduce": msg("All-reduce"),
+    "collectives": msg("Other collectives"),
     "memory_bandwidth": msg("GPU memory bandwidth"),
 }
 Series = list[tuple[float, float]]

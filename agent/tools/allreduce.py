@@ -38,11 +38,9 @@ class Allreduce:
     stopped: Optional[Unable]
     log: str
 
-    def blocks(self, count: int, size: int) -> tuple[Row, ...]:
-        """The judged blocks, in their order."""
-        found = [
-            r for r in self.rows if r.block is not None and (r.op, r.count, r.bytes) == ("all_reduce", count, size)
-        ]
+    def blocks(self, count: int, size: int, op: str = "all_reduce") -> tuple[Row, ...]:
+        """The judged blocks of a collective, in their order."""
+        found = [r for r in self.rows if r.block is not None and (r.op, r.count, r.bytes) == (op, count, size)]
         return tuple(sorted(found, key=lambda r: r.block or 0))
 
     def sweep(self, op: str, count: int) -> tuple[Row, ...]:
