@@ -8,7 +8,7 @@ from agent.bench.burn import LOCKED
 from agent.bench.clocks import KEY
 from agent.checks._api import Case
 from agent.checks._judge import finding, unreadable
-from agent.checks._measured import throttle_causes
+from agent.checks._measured import throttle_causes, whose_work
 from agent.model import Clause, Finding, Limit, Measurement, Origin
 from agent.reading import Missing
 from agent.text import Text, msg
@@ -44,7 +44,7 @@ def judge_clocks_under_load(clause: Clause, case: Case, slot: str, notes: tuple[
     causes = throttle_causes(taken.attempts[-1])
     if causes:
         said = msg("{said}, held down by {causes}", said=said, causes=causes)
-    return _low(clause, taken, low, said, fields)
+    return whose_work(_low(clause, taken, low, said, fields), case)
 
 
 def _low(clause: Clause, taken: Measurement, low: list[bool], said: Text, fields: Fields) -> Finding:

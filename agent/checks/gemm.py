@@ -14,7 +14,7 @@ from agent.catalogue import DTYPES as CATALOGUE_DTYPES
 from agent.catalogue import Dtype, Model
 from agent.checks._api import Case
 from agent.checks._judge import rate, version_key
-from agent.checks._measured import catalogue_limit, likely_cause, models
+from agent.checks._measured import catalogue_limit, likely_cause, models, whose_work
 from agent.grammar import Section, flops, percent
 from agent.model import Again, Attempt, Clause, Finding, Limit, Measurement
 from agent.text import msg
@@ -72,7 +72,7 @@ def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
     for clause in clauses:
         subjects = [k.partition("@")[2] for k in case.measured if k.startswith(f"{clause.key}@")]
         if not subjects:
-            yield rate(clause, case)
+            yield whose_work(rate(clause, case), case)
         for subject in subjects:
             limit = catalogue_limit(clause, known.get(subject, ()), f"gemm.{clause.name}")
             yield _one(clause, case, subject, limit)

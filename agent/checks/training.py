@@ -10,7 +10,7 @@ from agent.bench.step import Step
 from agent.bench.training import DEFAULT, NOT_LEARNING, TrainingStep
 from agent.checks._api import Case
 from agent.checks._judge import rate
-from agent.checks._measured import models
+from agent.checks._measured import models, whose_work
 from agent.grammar import Section, label, per_second
 from agent.model import Clause, Finding
 
@@ -19,7 +19,7 @@ GRAMMAR = Section(
     settings={"model": label()},
     advisory=frozenset({"tokens_per_second"}),
 )
-FACTS = ("gpus", "pythons")
+FACTS = ("gpus", "processes", "pythons")
 
 
 def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
@@ -45,7 +45,7 @@ def peak(case: Case) -> Optional[float]:
 def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
     """One number for the whole node."""
     for clause in clauses:
-        found = rate(clause, case)
+        found = whose_work(rate(clause, case), case)
         # A void attempt asks for nothing by itself: a loss that does not fall is looked at once more.
         once_more = found.reason_code == NOT_LEARNING and _once(clause, case)
         yield replace(found, again="repeat") if once_more else found
