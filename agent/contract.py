@@ -443,13 +443,15 @@ class _Reader:
         named = shown(f"{prefix}{key.text}")
         if _AFTER_COMMA.match(key.text):
             message = msg("a comma ends a value here: write the number without it, or in quotes")
-        elif nearest := [prefix + near for near in self._meant(key.text, known)]:
-            message = msg("unknown key {key}; the nearest known key is {nearest}", key=named, nearest=nearest)
-        elif (elsewhere := self._elsewhere(key.text)) and not prefix:
-            message = msg("unknown key {key}; the nearest known key is {nearest}", key=named, nearest=elsewhere)
         else:
-            message = msg("unknown key {key}; known here: {known}", key=named, known=sorted(set(known)))
-            if elsewhere:  # it may be in the wrong place, or another thing of the same name
+            elsewhere = self._elsewhere(key.text)
+            nearest = [prefix + near for near in self._meant(key.text, known)]
+            nearest = nearest if prefix else [*elsewhere, *nearest]
+            if nearest:
+                message = msg("unknown key {key}; the nearest known key is {nearest}", key=named, nearest=nearest)
+            else:
+                message = msg("unknown key {key}; known here: {known}", key=named, known=sorted(set(known)))
+            if prefix and elsewhere and not nearest:  # in the wrong place, or another thing of the same name
                 message = _with_hint(message, msg("elsewhere: {keys}", keys=elsewhere))
         self._say(key.place, message)
 

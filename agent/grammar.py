@@ -169,7 +169,8 @@ class QuantityKind(Kind):
     """A number with a unit. ``words`` are accepted instead of one ("default", "unlimited", "all").
 
     ``also`` are further dimensions ("900 GB/s" or "18 links"); ``whole``: an integer; ``most`` bounds the number;
-    ``plain``: one value without a comparison, as settings are.
+    ``plain``: one value without a comparison, as settings are. ``such``: the value that messages give as an example,
+    where the dimension's own would mislead ("10 ms" for the length of a burn).
     """
 
     words: Mapping[str, str] = field(default_factory=dict)
@@ -177,14 +178,14 @@ class QuantityKind(Kind):
     whole: bool = False
     most: Optional[float] = None
     plain: bool = False
+    such: str = ""
 
     @property
     def example(self) -> str:
         """One value as it may stand in a contract."""
-        if self.plain:
-            return DIMENSIONS[self.dimension].example
-        sign = {"at_least": ">= ", "at_most": "<= "}.get(self.order, "")
-        return f"{sign}{DIMENSIONS[self.dimension].example}"
+        value = self.such or DIMENSIONS[self.dimension].example
+        sign = "" if self.plain else {"at_least": ">= ", "at_most": "<= "}.get(self.order, "")
+        return f"{sign}{value}"
 
     @property
     def expected(self) -> Text:
@@ -223,7 +224,7 @@ class QuantityKind(Kind):
         for dimension in (self.dimension, *self.also):
             bare = self.unit if self.unit and dimension == self.dimension else None
             try:
-                return parse_quantity(text, dimension, bare)
+                return parse_quantity(text, dimension, bare, self.such if dimension == self.dimension else "")
             except QuantityError as error:
                 errors.append(error)
         first = errors[0]
@@ -364,7 +365,8 @@ class WordKind(Kind):
     def expected(self) -> Text:
         if self.name == "flag":
             return msg("on or off")
-        return msg("one of {words}", words=[str(w) for w in dict.fromkeys(self.values.values())])
+        words = tuple(str(w) for w in dict.fromkeys(self.values.values()))
+        return msg("one of {words}", words=words) if len(words) > 1 else msg("{word}", word=words[0])
 
     def _read(self, written: str) -> Promise:
         sign, rest = split_sign(normal(written)) if self.ranked else (None, written)
@@ -638,9 +640,10 @@ def duration(order: Order = "at_most", unit: str = "", **more: Any) -> QuantityK
     return _quantity("time", order, name="duration", unit=unit, **more)
 
 
-def percent(order: Order = "at_most", most: float = 100) -> QuantityKind:
+def percent(order: Order = "at_most", most: float = 100, **more: Any) -> QuantityKind:
     """A share of a whole, never with tolerance."""
-    return _quantity("percent", order, most=most)
+    such = "95 %" if order == "at_least" else ""
+    return _quantity("percent", order, most=most, **{"such": such, **more})
 
 
 def temperature() -> QuantityKind:

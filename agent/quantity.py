@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Optional
@@ -23,6 +24,7 @@ _LARGEST = 1e30  # beyond any real promise; keeps conversions finite
 _DIGIT = "[0-9０-９]"
 NUMBER_PATTERN = rf"{_DIGIT}+(?:[,，_]{_DIGIT}{{3}})*(?:[.．]{_DIGIT}+)?(?:[eE][+-]?[0-9]{{1,3}})?"
 _QUANTITY = re.compile(rf"({NUMBER_PATTERN})\s*(.*)", re.DOTALL)
+_TIMES_MORE = re.compile(r"[x×*]\d")  # the rest of "4×3.84TB"
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]{1,2}(?![0-9])")
 
 
@@ -265,8 +267,10 @@ def unit_key(text: str) -> str:
     return re.sub(r"(?:/(?:seconds?|sec|S|秒)|persecond|每秒)$", "/s", text)
 
 
-def parse_quantity(text: str, dimension: str, bare: Optional[str] = None) -> Quantity:
+def parse_quantity(text: str, dimension: str, bare: Optional[str] = None, example: str = "") -> Quantity:
     """Read ``text`` as a number of ``dimension``; ``bare`` replaces the dimension's unit of a naked number.
+
+    ``example``: what an error offers in the place of the dimension's own.
 
     Raises QuantityError: no number, a wrong or doubtful unit, another dimension, or not finite.
     """
@@ -285,7 +289,7 @@ def parse_quantity(text: str, dimension: str, bare: Optional[str] = None) -> Qua
     if unit in wanted.spellings and unit != "":
         factor, canonical = wanted.spellings[unit]
         return _finite(value * factor, canonical)
-    raise _wrong_unit(match.group(1), unit, wanted)
+    raise _wrong_unit(match.group(1), unit, wanted, example or wanted.example)
 
 
 # Dimensions whose spellings are a multiplier and a thing; patterns are shorter in these two parts.
@@ -319,10 +323,20 @@ def _finite(value: float, unit: str) -> Quantity:
     return Quantity(value, unit)
 
 
-def _wrong_unit(number: str, unit: str, wanted: Dimension) -> QuantityError:
+def _wrong_unit(number: str, unit: str, wanted: Dimension, example: str) -> QuantityError:
     """Why ``unit`` will not do, and the nearest thing that would."""
     if unit == "":
-        return QuantityError(msg("it has no unit"), msg("write it like {example}", example=wanted.example))
+        value = float(number.replace(",", "").replace("_", ""))
+        if wanted.name == "percent" and 0 < value < 1:
+            return QuantityError(
+                msg("it has no unit"), msg("write {offers}", offers=_or((f"{value:g} %", f"{100 * value:g} %")))
+            )
+        only = f"{number} {wanted.unit}" if len(wanted.units) == 1 else example
+        return QuantityError(msg("it has no unit"), msg("write it like {example}", example=only))
+    if _TIMES_MORE.match(unit):
+        return QuantityError(
+            msg("it is a product"), msg("write what it comes to (a RAID leaves less), like {example}", example=example)
+        )
     if unit in wanted.doubtful:
         offers = [f"{number} {offer}" for offer in wanted.doubtful[unit].split(" or ")]
         return QuantityError(msg("{unit} is not clear here", unit=unit), msg("write {offers}", offers=_or(offers)))
@@ -332,9 +346,10 @@ def _wrong_unit(number: str, unit: str, wanted: Dimension) -> QuantityError:
                 msg("{unit} is {other}, not {wanted}", unit=unit, other=other.title, wanted=wanted.title),
                 msg("write it like {example}", example=_offer(number, unit, wanted)),
             )
+    more = next((unit[:n] for n in range(len(unit) - 1, 0, -1) if unit[:n] in wanted.spellings), None)
     return QuantityError(
         msg("{unit} is not a unit of {wanted}", unit=shown(unit), wanted=wanted.title),
-        msg("write it like {example}", example=wanted.example),
+        msg("write it like {example}", example=f"{number} {more}" if more else example),  # "2 TB RAM" is 2 TB
     )
 
 
@@ -405,23 +420,63 @@ _FAMILIES = (
 )
 
 
-def format_quantity(value: float, unit: str) -> str:
-    """Readable, with four significant digits: ``3.35 TB/s``, ``512.3 TFLOPS``, ``10 min``, ``5 %``, ``8``."""
+DIGITS = 4  # significant ones that a number is shown with, where nothing asks for more
+
+
+def format_quantity(value: float, unit: str, beside: Iterable[float] = (), least: int = DIGITS) -> str:
+    """Readable, with four significant digits (``least``): ``3.35 TB/s``, ``512.3 TFLOPS``, ``10 min``, ``5 %``, ``8``.
+
+    With more digits where four would not tell it from the numbers ``beside``, which are in the same unit: 617.49 GB/s
+    that had to be 617.5 GB/s is not written 617.5 GB/s.
+    """
+    shown = _best_unit(value, unit)
+    factor = convert(1.0, unit, shown) if shown != unit else 1.0
+    scaled = convert(value, unit, shown) if shown != unit else value
+    others = [other * factor for other in beside]
+    digits = digits_apart(lambda number, n: float(_digits(number, n)), scaled, others, least)
+    return f"{_digits(scaled, digits)} {shown}".rstrip()
+
+
+def _best_unit(value: float, unit: str) -> str:
     family = next((f for f in _FAMILIES if unit in f), None)
     if family is None or not math.isfinite(value) or value == 0:
-        return f"{_digits(value)} {unit}".rstrip()
+        return unit
     best = family[0]
     for candidate in family:
         # "100 s" reads better than "1.667 min": the larger units of time begin at two
         least = 2.0 if candidate in ("min", "h", "d") else 0.99995
         if abs(convert(value, unit, candidate)) >= least:
             best = candidate
-    return f"{_digits(convert(value, unit, best))} {best}"
+    return best
 
 
-def _digits(value: float) -> str:
+_MOST_DIGITS = 17  # a double has no more
+SAME = 1e-12  # numbers that differ by less, as a share, are one number that was calculated in two ways
+
+
+def digits_apart(
+    rounded: Callable[[float, int], float], value: float, beside: Iterable[float], least: int = DIGITS
+) -> int:
+    """How many significant digits show on which side of each number ``beside`` the value lies.
+
+    ``rounded(number, digits)`` is what a reader reads. The error of rounding stays below half of each distance, so
+    that two numbers that are rounded by this rule against each other are never shown equal or the other way round; a
+    value that lies on one of them is shown whole.
+    """
+    others = [other for other in beside if math.isfinite(value) and math.isfinite(other)]
+    error = min((_room(value, other) for other in others), default=math.inf)
+    enough = (n for n in range(least, _MOST_DIGITS) if abs(rounded(value, n) - value) < error)
+    return next(enough, _MOST_DIGITS) if others else least
+
+
+def _room(value: float, other: float) -> float:
+    same = math.isclose(value, other, rel_tol=SAME)
+    return SAME * abs(value) + sys.float_info.min if same else abs(value - other) / 2
+
+
+def _digits(value: float, digits: int = DIGITS) -> str:
     if not math.isfinite(value):
         return str(value)
-    if abs(value) >= 1000:
+    if abs(value) >= 10**digits:
         return str(round(value))
-    return format(Decimal(f"{value:.4g}"), "f")
+    return format(Decimal(f"{value:.{digits}g}"), "f")

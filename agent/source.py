@@ -155,6 +155,9 @@ _BOMS = (
     (b"\xff\xfe", "utf-16-le"),
     (b"\xfe\xff", "utf-16-be"),
 )
+# Spaces that are none for YAML: copied from a chat or a word processor, they become part of a key.
+_ODD_SPACES = "\xa0\u2002\u2003\u2009\u200b\u202f\u3000"
+_NOT_TEXT = {b"PK\x03\x04": "Office/zip", b"\xd0\xcf\x11\xe0": "Office", b"%PDF-": "PDF", b"\x1f\x8b": "gzip"}
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _THREE_BYTE_UTF8 = re.compile(rb"[\xe1-\xec\xee\xef][\x80-\xbf]{2}")
 
@@ -164,6 +167,11 @@ def _decode(data: bytes, name: str) -> tuple[str, tuple[str, ...]]:
         raise ContractErrors((Problem(name, 0, 0, _too_large(len(data))),))
     if not data.strip():
         raise ContractErrors((Problem(name, 1, 1, msg("the file is empty")),))
+    for beginning, kind in _NOT_TEXT.items():
+        if data.startswith(beginning):
+            raise ContractErrors(
+                (Problem(name, 1, 1, msg("this is a file of {kind}: save it as plain text", kind=kind)),)
+            )
     text, encoding = _text(data, name)
     bad = _UNPRINTABLE.search(text)
     if bad is not None:
@@ -330,6 +338,11 @@ class _Builder:
             if not isinstance(node, Hole):
                 self._say(node.place, msg("a key is a word, not a list or a mapping"))
             return Scalar("x-refused", node.place)
+        if node.plain and node.text[:1] in _ODD_SPACES and node.text:
+            code = f"U+{ord(node.text[0]):04X}"
+            raise self._stop(
+                node.place, msg("a space of another kind ({code}) cannot indent here: use plain spaces", code=code)
+            )
         first = mapping.keys.setdefault(node.text, node.place)
         if first != node.place:
             self._say(
@@ -370,6 +383,7 @@ class _Builder:
 
 
 _NAKED_COMPARISON = re.compile(r"[:,\[{-]\s*([>][=\s]*[0-9][^,}\]#]*)")
+_KEY = re.compile(r"\s*[\w.-]{1,64}\s*:(?:\s|$)")
 _WIDE_COLON = re.compile(r"^\s*[\w.-]{1,64}\s*：")
 
 
@@ -379,6 +393,10 @@ def _in_words(problem: str, line: str) -> Text:
         return msg('a comparison stands in quotes here: "{value}"', value=shown(naked.group(1).strip()))
     if "'\\t'" in problem or line.startswith("\t"):
         return msg("a tab cannot indent here: use spaces")
+    if "mapping values are not allowed" in problem:
+        if _KEY.match(line) and ": " not in line.split(":", 1)[1].strip():
+            return msg("a key cannot stand here: indent it like the key above it")
+        return msg("a second colon in one line: put the value in quotes")
     if "cannot start any token" in problem:
         return msg("{problem}: put the value in quotes", problem=shown(problem, 200))
     return msg("not readable as YAML: {reason}", reason=shown(problem, 200))

@@ -8,9 +8,9 @@ GRAMMAR = Section(
     clauses={
         "nodes": count(),
         "identical": flag(),
-        "allreduce.busbw": rate(),
-        "pairs": rate(),
-        "clock_offset": duration(),
+        "allreduce.busbw": rate(such="300 GB/s"),
+        "pairs": rate(such="45 GB/s"),
+        "clock_offset": duration(such="50 ms"),
     },
     settings={"allreduce.nodes": list_of(count(words={"all": "all", "全部": "all"}))},
 )

@@ -19,7 +19,7 @@ from agent.quantity import format_quantity
 from agent.reading import Known, Missing
 from agent.text import Text, msg
 
-GRAMMAR = Section(clauses={"size": size(), "per_vram": ratio(), "bandwidth": rate_kind()})
+GRAMMAR = Section(clauses={"size": size(such="512 GB"), "per_vram": ratio(), "bandwidth": rate_kind(such="200 GB/s")})
 
 FACTS = ("gpus", "memory", "pythons")
 

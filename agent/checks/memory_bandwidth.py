@@ -15,7 +15,7 @@ from agent.grammar import Section, rate
 from agent.model import Clause, Finding, Limit
 from agent.tools.worker import Device
 
-GRAMMAR = Section(clauses={"memory_bandwidth": rate(auto=True)}, bare="memory_bandwidth")
+GRAMMAR = Section(clauses={"memory_bandwidth": rate(auto=True, such="2.6 TB/s")}, bare="memory_bandwidth")
 FACTS = ("gpus", "processes", "pythons")
 FLOOR = "memory.triad"
 

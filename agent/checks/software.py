@@ -16,6 +16,8 @@ from agent.quantity import format_quantity
 from agent.reading import Known, Missing, Reading, fmap
 from agent.text import Text, msg
 
+UNLIMITED = dict.fromkeys(("unlimited", "不限", "无限制"), "unlimited")
+
 GRAMMAR = Section(
     clauses={
         "os": os_release(),
@@ -27,8 +29,8 @@ GRAMMAR = Section(
         "docker": flag(),
         "nvidia_container_toolkit": flag(),
         "shm": size(),
-        "memlock": size(words={"unlimited": "unlimited", "不限": "unlimited"}),
-        "nofile": count("at_least", words={"unlimited": "unlimited", "不限": "unlimited"}),
+        "memlock": size(words=UNLIMITED),
+        "nofile": count("at_least", words=UNLIMITED),
     },
     settings={"python_path": text(msg("a path such as {example}", example="/opt/conda/bin/python"), r"[^\s-].*")},
 )

@@ -11,10 +11,10 @@ from agent.model import Clause, Finding
 from agent.text import msg
 
 GRAMMAR = Section(
-    clauses={"availability": percent("at_least")},
+    clauses={"availability": percent("at_least", such="99.5 %")},
     settings={
-        "days": duration("equal", unit="d"),
-        "every": duration("equal"),
+        "days": duration("equal", unit="d", such="3 d"),
+        "every": duration("equal", such="4 h"),
         "evening": hours_of_day(),
         "timezone": text(msg("a time zone such as {example}", example="Asia/Shanghai"), r"[A-Za-z][A-Za-z0-9_+/-]*"),
     },

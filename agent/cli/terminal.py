@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Optional
 
@@ -16,10 +16,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from agent.bench.step import Look
-from agent.model import Finding, Run
+from agent.model import Finding, Run, ScopeEntry
 from agent.plan import FACTS_S, Plan, Planned, folded
 from agent.quantity import format_quantity
-from agent.report import looks
+from agent.report import looks, numbers
 from agent.report.clean import visible
 from agent.text import Text, Translate, msg
 
@@ -139,9 +139,17 @@ def plan_lines(plan: Plan, header: Mapping[str, Any]) -> list[Text]:
         lines.append(msg("writes at most {bytes} of test files, removed afterwards", bytes=_bytes(plan.written)))
     if plan.sent:
         lines.append(msg("moves at most {bytes} over the network", bytes=_bytes(plan.sent)))
-    lines += [msg("left out: {key}: {why}", key=e.key, why=e.why) for e in folded(plan.left_out)]
-    lines += [msg("shortened: {key}: {why}", key=e.key, why=e.why) for e in folded(plan.shortened)]
+    lines += _by_reason(plan.left_out)
+    lines += _by_reason(plan.shortened)
     return lines
+
+
+def _by_reason(entries: Iterable[ScopeEntry]) -> list[Text]:
+    """One line for each reason, however many clauses it meets: ``shortened by --profile quick: gemm.bf16, burn``."""
+    keys: dict[Text, list[str]] = {}
+    for entry in folded(entries):
+        keys.setdefault(entry.why, []).append(entry.key)
+    return [msg("{why}: {keys}", why=why, keys=tuple(of)) for why, of in keys.items()]
 
 
 def _bytes(count: int) -> str:
@@ -199,11 +207,11 @@ def finding_line(f: Finding, translate: Translate) -> str:
 
 def measured(f: Finding, translate: Translate) -> str:
     """The measured value with its unit, as a person reads it."""
-    if isinstance(f.measured, bool):
-        return (msg("yes") if f.measured else msg("no")).render(translate)
-    if isinstance(f.measured, float):
-        return format_quantity(f.measured, f.unit) if f.unit else f"{f.measured:.4g}"
-    return f"{f.measured} {f.unit}".strip()
+    if isinstance(f.measured, float) and f.unit:
+        return format_quantity(f.measured, f.unit, numbers.ends(f.limit, f.unit))
+    if isinstance(f.measured, int) and not isinstance(f.measured, bool):
+        return f"{f.measured} {f.unit}".strip()
+    return numbers.measured(f, translate)
 
 
 def ask(question: str) -> bool:

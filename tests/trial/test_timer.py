@@ -258,6 +258,30 @@ def test_print_writes_nothing(shims: dict[str, str], contract: Path, tmp_path: P
     assert not (tmp_path / "trial").exists()
 
 
+def test_every_run_of_the_timer_is_told_what_install_was_told(
+    shims: dict[str, str], contract: Path, tmp_path: Path
+) -> None:
+    """The interpreter by its whole path, and unresolved: a virtual environment's is a link to the system's."""
+    venv = tmp_path / "my venv"
+    venv.mkdir()
+    (venv / "python").symlink_to(sys.executable)
+    told = ("--python", "my venv/python", "--force", "--as", "cron")
+    done = accept("install", contract, "--dir", tmp_path / "trial", *told, env=shims, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    words = shlex.split((tmp_path / "table").read_text(), comments=True)
+    assert words[words.index("--python") + 1] == str(venv / "python")
+    assert "--force" in words
+
+
+def test_an_interpreter_that_is_not_there_is_refused_before_anything_is_installed(
+    shims: dict[str, str], contract: Path, tmp_path: Path
+) -> None:
+    done = accept("install", contract, "--dir", tmp_path / "trial", "--python", "/opt/conda/bin/pyhton", env=shims)
+    assert done.returncode == 2
+    assert "/opt/conda/bin/pyhton is no program that can be started" in done.stderr
+    assert not (tmp_path / "trial").exists()
+
+
 IN_OWN_MOUNTS = """
 set -e
 mkdir -p /etc/systemd/system /var/spool/cron/crontabs

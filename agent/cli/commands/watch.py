@@ -14,7 +14,7 @@ from typing import Any, Optional
 import click
 
 from agent.cli.commands.run import seconds
-from agent.cli.shared import LANGUAGE, emit, fail_text, language_of, translate_for
+from agent.cli.shared import LANGUAGE, emit, fail_text, language_of, pasted, translate_for
 from agent.cli.terminal import Terminal
 from agent.cli.watching import View, event_line, summary_lines
 from agent.evidence import Busy, locked
@@ -113,7 +113,7 @@ def command(
         finally:
             view.close()
     if not no_log:
-        terminal.say(msg("sum it up with: accept watch --summary --dir {folder}", folder=str(folder)))
+        terminal.say(msg("sum it up with: accept watch --summary --dir {folder}", folder=pasted(folder)))
     return Exit.ACCEPTED
 
 

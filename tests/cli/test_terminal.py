@@ -1,0 +1,69 @@
+"""What is printed is short, and a command that is printed can be pasted."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.cli.terminal import plan_lines
+from agent.model import ScopeEntry
+from agent.plan import Plan
+from agent.text import msg
+from tests.runs import CHECKOUT, FACTS_ONLY, accept, contract, environment, until
+
+
+def test_one_line_for_a_reason_however_many_clauses_it_meets() -> None:
+    quick, budget = msg("shortened by --profile {profile}", profile="quick"), msg("left out to fit --budget")
+    plan = Plan(
+        (),
+        left_out=(ScopeEntry("training", budget),),
+        shortened=tuple(ScopeEntry(k, quick) for k in ("gemm.bf16@0000:1b:00.0", "gemm.bf16@0000:3b:00.0", "burn.sag")),
+    )
+    said = [str(line) for line in plan_lines(plan, {})][1:]
+    assert said == ["left out to fit --budget: training", "shortened by --profile quick: gemm.bf16, burn.sag"]
+
+
+def test_a_folder_with_a_space_is_quoted_in_the_command_to_paste(tmp_path: Path) -> None:
+    contract(tmp_path, FACTS_ONLY)
+    done = accept("run", "contract.yaml", "--out", "验收 第一天/run 1", "--detach", cwd=tmp_path)
+    (line,) = [row for row in done.out.splitlines() if "accept status" in row]
+    words = shlex.split(line.partition("accept status")[2])
+    assert words == ["验收 第一天/run 1"]
+    until(lambda: "finished" in accept("status", words[0], "--lang", "en", cwd=tmp_path).out)
+
+
+def test_a_package_of_the_users_own_called_agent_is_not_started(tmp_path: Path) -> None:
+    """``--detach`` starts accept again where the user stands, who may have an ``agent`` there himself."""
+    contract(tmp_path, FACTS_ONLY)
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "__main__.py").write_text("raise SystemExit('the user’s own')\n")
+    script = tmp_path / "bin" / "accept"
+    script.parent.mkdir()
+    script.write_text(f"import sys\nsys.path.insert(0, {str(CHECKOUT)!r})\nfrom agent.cli.main import main\nmain()\n")
+    env = {k: v for k, v in environment().items() if k != "PYTHONPATH"}
+    argv = [sys.executable, str(script), "run", "contract.yaml", "--out", "run", "--detach", "--lang", "en"]
+    started = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    assert started.returncode == 0, started.stderr
+    until(lambda: "finished" in accept("status", "run", "--lang", "en", cwd=tmp_path).out)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_trial_names_the_option_that_moves_it(tmp_path: Path) -> None:
+    """A run's folder lies below ``--dir`` there, and ``--out`` is no option of it."""
+    contract(tmp_path, FACTS_ONLY)
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=True)
+    try:
+        trial = ("--dir", str(small / "trial"), "--for", "2h", "--every", "1h", "--due", "--lang", "en")
+        done = accept("trial", "run", "contract.yaml", *trial, cwd=tmp_path)
+        assert "name another place with --dir" in done.out
+        assert "--out" not in done.said
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
