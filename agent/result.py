@@ -359,7 +359,7 @@ def _run_from(d: Mapping[str, Any]) -> Run:
         node=d["node"],
         scope=_scope_from(d["scope"]),
         verdict=d["verdict"],
-        headline=_text_from(d, "headline"),
+        headline=sentence(d, "headline"),
         findings=tuple(_finding_from(f, keys) for f in d["findings"]),
         measurements=tuple(_measurement_from(m) for m in d["measurements"]),
         steps=tuple(_step_from(s) for s in d["steps"]),
@@ -370,12 +370,13 @@ def _run_from(d: Mapping[str, Any]) -> Run:
     )
 
 
-def _text_from(d: Mapping[str, Any], name: str) -> Text:
+def sentence(d: Mapping[str, Any], name: str) -> Text:
+    """The sentence ``<name>`` of a part of a result, to be said in any language. ResultError for none of ours."""
     return _checked(text_from_json(d[f"{name}_text"]))
 
 
-def _maybe_text_from(d: Mapping[str, Any], name: str) -> Optional[Text]:
-    return None if d[name] is None else _text_from(d, name)
+def _maybe_sentence(d: Mapping[str, Any], name: str) -> Optional[Text]:
+    return None if d[name] is None else sentence(d, name)
 
 
 def _texts_from(d: Mapping[str, Any], name: str) -> tuple[Text, ...]:
@@ -422,7 +423,7 @@ def _session_from(d: Mapping[str, Any]) -> Session:
 
 def _scope_from(d: Mapping[str, Any]) -> Scope:
     def entries(name: str) -> tuple[ScopeEntry, ...]:
-        return tuple(ScopeEntry(e["key"], _text_from(e, "why")) for e in d[name])
+        return tuple(ScopeEntry(e["key"], sentence(e, "why")) for e in d[name])
 
     return Scope(entries("left_out"), entries("shortened"), entries("pending_trial"))
 
@@ -443,14 +444,14 @@ def _finding_from(d: Mapping[str, Any], keys: Mapping[str, str]) -> Finding:
         severity=d["severity"],
         promised=d["promised"],
         reason_code=d["reason_code"],
-        reason=_text_from(d, "reason"),
+        reason=sentence(d, "reason"),
         subject=d["subject"],
         measured=_frozen(d["measured"]),
         unit=d["unit"],
         interval=None if interval is None else (interval[0], interval[1]),
         interval_rule=d["interval_rule"],
         limit=_limit_from(d["limit"]),
-        grant=_maybe_text_from(d, "grant"),
+        grant=_maybe_sentence(d, "grant"),
         remedy=d["remedy"],
         ref=d["ref"],
         quote=d["quote"],
@@ -467,7 +468,7 @@ def _block_from(d: Mapping[str, Any]) -> Block:
 
 
 def _void_from(d: Optional[Mapping[str, Any]]) -> Optional[Void]:
-    return None if d is None else Void(d["code"], _text_from(d, "reason"))
+    return None if d is None else Void(d["code"], sentence(d, "reason"))
 
 
 def _attempt_from(d: Mapping[str, Any]) -> Attempt:
@@ -496,6 +497,6 @@ def _step_from(d: Mapping[str, Any]) -> StepRecord:
         started_at=d["started_at"],
         seconds=d["seconds"],
         exit=d["exit"],
-        skipped=_maybe_text_from(d, "skipped"),
+        skipped=_maybe_sentence(d, "skipped"),
         evidence=tuple(d["evidence"]),
     )

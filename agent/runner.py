@@ -110,30 +110,53 @@ def default_folder(runs: Path, hostname: str) -> Path:
     return folder
 
 
-def create(folder: Path, contract: Contract, options: Options, language: str, root: str = "/") -> Job:
-    """A new run folder. Raises RunError when the folder holds something already or cannot be written."""
+def create(
+    folder: Path, contract: Contract, options: Options, language: str, root: str = "/", option: str = "--out"
+) -> Job:
+    """A new run folder. Raises RunError when the folder holds something already or cannot be written.
+
+    ``option``: that of the command line which names the place.
+    """
     try:
+        if (run := inside(folder)) is not None:
+            raise RunError(
+                msg("{folder} lies in the run folder {run}: name another place with {option}",
+                    folder=str(folder), run=str(run), option=option)
+            )  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         if any(p.name not in ("run.lock", "agent.log") for p in folder.iterdir()):
             raise RunError(msg("{folder} is not empty: name a new folder, or --resume it", folder=str(folder)))
         free = shutil.disk_usage(folder).free
         if free < ROOM_BYTES:
-            where, size = str(folder), format_quantity(float(free), "B")
             raise RunError(
-                msg("only {size} are free at {folder}: name another place with --out", size=size, folder=where)
+                msg(
+                    "only {size} are free at {folder}: name another place with {option}",
+                    size=format_quantity(float(free), "B"),
+                    folder=str(folder),
+                    option=option,
+                )
             )
         write_atomic(folder / CONTRACT, contract.source)
     except OSError as error:
-        raise RunError(_unwritable(folder, error)) from error
+        raise RunError(_unwritable(folder, error, option)) from error
     run_id = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
     job = Job(folder, contract, options, language, run_id, utc_now(), root)
     job.save()
     return job
 
 
-def _unwritable(folder: Path, error: OSError) -> Text:
-    why = error.strerror or str(error)
-    return msg("{folder} cannot be written ({error}): name another with --out", folder=str(folder), error=why)
+def inside(folder: Path) -> Optional[Path]:
+    """The run folder in which a place lies, None where it lies in none: what is added there is no part of that run."""
+    return next((p for p in folder.resolve().parents if (p / JOB).is_file()), None)
+
+
+def _unwritable(folder: Path, error: OSError, option: str) -> Text:
+    return msg(
+        "{folder} cannot be written ({error}): name another with {option}",
+        folder=str(folder),
+        error=error.strerror or str(error),
+        option=option,
+    )
 
 
 def load(folder: Path, families: Mapping[str, ModuleType]) -> Job:

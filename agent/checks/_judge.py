@@ -22,7 +22,7 @@ from agent.model import (
     Promise,
     Severity,
 )
-from agent.quantity import convert
+from agent.quantity import SAME, convert, format_quantity
 from agent.reading import Known, Missing, Reading
 from agent.text import Text, msg
 
@@ -125,10 +125,16 @@ def compare_values(promise: Promise, value: Any) -> bool:
     if isinstance(value, bool) or isinstance(wanted, bool):
         return bool(value == wanted)
     if isinstance(value, (int, float)) and promise.op == "range":
-        return bool(wanted[0] <= value <= wanted[1])
+        return _at_least(value, wanted[0]) and _at_least(wanted[1], value)
     if isinstance(value, (int, float)) and isinstance(wanted, (int, float)):
-        return {">=": value >= wanted, "<=": value <= wanted}.get(promise.op, math.isclose(value, wanted))
+        kept = {">=": _at_least(value, wanted), "<=": _at_least(wanted, value)}
+        return kept.get(promise.op, math.isclose(value, wanted))
     return any(_fold(value) == _fold(w) for w in _many(wanted))
+
+
+def _at_least(value: float, least: float) -> bool:
+    """Whether it is reached; 12.5 GB/s reach 100 Gbit/s whatever the last bit of the conversion says."""
+    return value >= least or math.isclose(value, least, rel_tol=SAME)
 
 
 def _many(value: Any) -> Sequence[Any]:
@@ -180,13 +186,16 @@ def fact(
     }
     if kept:
         return finding(clause, "pass", "kept", msg("kept"), **fields)
-    plain = msg("promised {promised}, found {found}", promised=promise.written, found=_said(said, fields["unit"]))
+    plain = msg(
+        "promised {promised}, found {found}", promised=promise.written, found=_said(said, fields["unit"], promise)
+    )
     return finding(clause, "fail", _fail_code(promise.op), reason or plain, **fields)
 
 
-def _said(value: Any, unit: str) -> str:
-    number = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return f"{number} {unit}".strip()
+def _said(value: Any, unit: str, promise: Promise) -> str:
+    if not isinstance(value, float):
+        return f"{value} {unit}".strip()
+    return format_quantity(value, unit, (w for w in _many(promise.value) if isinstance(w, (int, float))))
 
 
 def _fail_code(op: str) -> str:
@@ -203,7 +212,14 @@ def limit_of(clause: Clause) -> Limit:
         value = value * (1 + clause.tolerance)
     elif promise.op == "range":
         value = (value[0] * (1 - clause.tolerance), value[1] * (1 + clause.tolerance))
-    return Limit(promise.op, value, promise.unit, clause.tolerance, Origin("contract"))
+    return Limit(promise.op, _decimal(value), promise.unit, clause.tolerance, Origin("contract"))
+
+
+def _decimal(value: Any) -> Any:
+    """60 ms and 10 % are 66 ms, not 66.00000000000001."""
+    if isinstance(value, tuple):
+        return tuple(_decimal(v) for v in value)
+    return float(f"{value:.15g}") if isinstance(value, float) else value
 
 
 def stats_attempt(attempt: Attempt, statistic: str, factor: float = 1.0) -> stats.Attempt:
@@ -218,7 +234,7 @@ def stats_attempt(attempt: Attempt, statistic: str, factor: float = 1.0) -> stat
     if statistic == "share of trials":
         bad, trials = (sum(b.conditions[k] for b in blocks) for k in ("count", "trials"))
         return _scaled(stats.share_attempt(bad, trials, look), 100 * factor)
-    if statistic == "share of time":
+    if statistic in ("share of time", "share of packets"):  # both come in runs: blocks are what is independent
         return _scaled(stats.time_share_attempt([b.value / 100 for b in blocks], look), 100 * factor)
     if statistic == "median of block medians":
         return stats.block_attempt([tuple(s * factor for s in b.samples or (b.value,)) for b in blocks], look)

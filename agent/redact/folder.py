@@ -33,13 +33,13 @@ from agent.evidence import (
     write_manifest,
 )
 from agent.model import Run
+from agent.redact import REDACTION
 from agent.redact.find import Found, find, machine
 from agent.redact.replace import Redactor, unescaped
 from agent.result import dumps, from_json, to_json
 from agent.runner import CONTRACT, JOB, REPORT_NAMES, RunError, judge_again, read_result
 from agent.text import Text, msg
 
-REDACTION = "redaction.json"
 META = "meta.json"
 _PROBES = Path(__file__).resolve().parents[1] / "probes"
 # Compressed or compiled: names inside cannot be found, so such files stay behind.

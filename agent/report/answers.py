@@ -21,7 +21,7 @@ from agent.text import Text, Translate, msg
 
 _SHOWN = 4
 _NETWORK = ("network", "ping", "download", "backup", "reach")
-_TORCH = ("gemm", "memory_bandwidth", "allreduce", "burn", "training", "workload")
+_TORCH = ("gemm", "memory_bandwidth", "allreduce", "collectives", "burn", "training", "workload")
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def _number(value: Any) -> bool:
 
 
 def _value(case: _Case, finding: Finding, value: float) -> str:
-    return numbers.quantity(value, finding.unit, case.translate)
+    return numbers.quantity(value, finding.unit, case.translate, numbers.ends(finding.limit, finding.unit))
 
 
 # ---------------------------------------------------------------- spread
@@ -295,15 +295,18 @@ def _apart(case: _Case, f: Finding, alike: int) -> Iterable[Text]:
         return
     yield msg(
         "{what}: the whole interval {interval} lies on the wrong side of {sign} {limit}.",
-        what=case.named(f), interval=numbers.interval(*f.interval, f.unit), sign=numbers.promise(f.limit.op),
-        limit=_value(case, f, f.limit.value),
+        what=case.named(f), interval=numbers.interval(*f.interval, f.unit, numbers.ends(f.limit, f.unit)),
+        sign=numbers.promise(f.limit.op), limit=numbers.quantity(f.limit.value, f.unit, case.translate, f.interval),
     )  # fmt: skip
     if alike > 1:
         yield msg("So it is with {n} others of the same promise.", n=alike - 1)
     kept = [o for o in case.run.findings if o.clause == f.clause and o.outcome == "pass" and _number(o.measured)]
     if len(kept) > 1:
         low, high = min(o.measured for o in kept), max(o.measured for o in kept)
-        yield msg("The {n} that kept it lie between {span}.", n=len(kept), span=numbers.interval(low, high, f.unit))
+        limit = numbers.ends(f.limit, f.unit)
+        yield msg(
+            "The {n} that kept it lie between {span}.", n=len(kept), span=numbers.interval(low, high, f.unit, limit)
+        )
 
 
 # ---------------------------------------------------------------- temperature

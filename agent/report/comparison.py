@@ -115,10 +115,33 @@ def count(beyond: int, measured: int) -> Text:
     return msg("{n} of {m} measurements changed beyond noise", n=beyond, m=measured)
 
 
+def basis(found: Comparison) -> Iterable[Text]:
+    """Whether the two can be compared, and whether they are of one contract and one machine."""
+    if found.redacted[0] != found.redacted[1]:
+        yield msg("one of the runs is redacted: what stands there for a name says nothing beside the name; "
+                  "compare both as they were recorded, or both redacted")  # fmt: skip
+    elif not found.comparable:
+        yield msg("the runs have another contract and no measurement in common: not comparable")
+    elif not found.same_contract:
+        yield msg("the runs were judged by different contracts")
+    if found.same_machine is None:
+        yield msg("without the names it cannot be told whether this is the same machine")
+    else:
+        yield msg("the same machine") if found.same_machine else msg("not the same machine, or parts were exchanged:")
+
+
 def left_out(found: Comparison) -> Text:
     """What one of the runs was told not to look at, by clause."""
     clauses = dict.fromkeys(i.partition("@")[0] for i in found.left_out)
     return msg("left out of one of the runs, so not compared: {what}", what=tuple(clauses))
+
+
+def values(change: Change) -> tuple[str, str]:
+    """A measurement before and after, with the digits that show the difference."""
+    return (
+        format_quantity(change.before, change.unit, (change.after,)),
+        format_quantity(change.after, change.unit, (change.before,)),
+    )
 
 
 def _table(heading: Text, rows: Iterable[tuple[str, str, str]], translate: Translate) -> list[str]:
@@ -163,11 +186,7 @@ def _verdict(found: Comparison) -> tuple[str, str, Text]:
 
 
 def _remarks(found: Comparison) -> Iterable[Text]:
-    if not found.comparable:
-        yield msg("the runs have another contract and no measurement in common: not comparable")
-    elif not found.same_contract:
-        yield msg("the runs were judged by different contracts")
-    yield msg("the same machine") if found.same_machine else msg("not the same machine, or parts were exchanged:")
+    yield from basis(found)
     if found.left_out:
         yield left_out(found)
     yield msg(
@@ -227,17 +246,16 @@ def _named(clause: str, subject: Optional[str], labels: Any, translate: Translat
 
 def _moved(change: Change, among: Iterable[Change], labels: Any, translate: Translate) -> Moved:
     clause, _, subject = change.key.partition("@")
-    most = max((abs(c.relative) for c in among), default=0.0) or 1.0
-    share = min(abs(change.relative) / max(most, 0.02), 1.0) * _WIDE * 100
-    before, after = (format_quantity(v, change.unit) for v in (change.before, change.after))
-    down = change.relative < 0
-    sign = "−" if down else "+"
+    most = max((abs(c.relative) for c in among if c.relative is not None), default=0.0) or 1.0
+    share = (min(abs(change.relative) / max(most, 0.02), 1.0) if change.relative is not None else 1.0) * _WIDE * 100
+    before, after = values(change)
+    down = change.relative is not None and change.relative < 0
     return Moved(
         name=_named(clause, subject or None, labels, translate),
         code=shortened(one_line(change.key), 200),
         before=one_line(before),
         after=one_line(after),
-        change=f"{sign}{numbers.percent(abs(change.relative))}",
+        change=numbers.NONE if change.relative is None else numbers.signed(change.relative),
         p=numbers.number(change.p, 2) if change.p >= 1e-4 else "< 0.0001",
         beyond=change.beyond_noise,
         tone=("open" if change.beyond_noise else "mute"),

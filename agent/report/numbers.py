@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Optional
 
-from agent.quantity import format_quantity
+from agent.model import Finding, Limit
+from agent.quantity import DIGITS, digits_apart, format_quantity
 from agent.report.clean import one_line
 from agent.text import Text, Translate, msg
 
@@ -34,7 +36,7 @@ def readable(largest: float, unit: str) -> tuple[float, str]:
     return factor, found
 
 
-def number(value: float, digits: int = 4) -> str:
+def number(value: float, digits: int = DIGITS) -> str:
     """``digits`` significant digits, thousands grouped; ``—`` for what is not finite.
 
     Whole numbers keep all their digits: a count is never rounded.
@@ -43,58 +45,91 @@ def number(value: float, digits: int = 4) -> str:
         return NONE
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
-    if abs(value) >= 10 ** (digits - 1):
-        return f"{value:,.0f}"
-    return _trimmed(f"{value:.{digits}g}") if abs(value) >= 1e-4 else f"{value:.{digits - 1}e}"
+    if abs(value) < 1e-4:
+        return f"{value:.{digits - 1}e}"
+    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
+    return _trimmed(f"{value:,.{max(digits - 1 - exponent, 0)}f}")
+
+
+def read(text: str) -> float:
+    """What a reader takes :func:`number` for."""
+    return math.nan if text == NONE else float(text.replace(",", ""))
 
 
 def _trimmed(text: str) -> str:
-    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def quantity(value: Any, unit: str, translate: Translate) -> str:
-    """A measured value of any kind with its unit: number, word, yes or no, list; None is ``—``."""
+def _rounded(value: float, digits: int) -> float:
+    return read(number(value, digits))
+
+
+def quantity(value: Any, unit: str, translate: Translate, beside: Iterable[float] = ()) -> str:
+    """A measured value of any kind with its unit: number, word, yes or no, list; None is ``—``.
+
+    A number has as many digits as tell it from the numbers ``beside``, which are in the same unit.
+    """
     if value is None:
         return NONE
     if isinstance(value, bool):
         return (msg("yes") if value else msg("no")).render(translate)
     if isinstance(value, (list, tuple)):
         return ", ".join(quantity(v, unit, translate) for v in value)
-    if unit in _LONG and isinstance(value, (int, float)) and math.isfinite(value) and abs(value) >= 1000:
-        return format_quantity(value, unit).replace(" ", _NARROW)
-    if isinstance(value, (int, float)):
-        factor, unit = readable(value, unit)
-        value = value * factor if factor != 1 else value
-    shown = number(value) if isinstance(value, (int, float)) else one_line(str(value))
-    if not unit or not isinstance(value, (int, float)) or shown == NONE:
-        return shown
-    return f"{shown}{_NARROW}{one_line(_unit(unit))}"
+    if not is_number(value):
+        return NONE if isinstance(value, float) else one_line(str(value))
+    if unit in _LONG and abs(value) >= 1000:
+        return format_quantity(value, unit, beside).replace(" ", _NARROW)
+    factor, unit = readable(value, unit)
+    value = value * factor if factor != 1 else value
+    shown = number(value, digits_apart(_rounded, value, [other * factor for other in beside]))
+    return f"{shown}{_NARROW}{one_line(_unit(unit))}" if unit else shown
 
 
-def aligned(value: float, low: float, high: float, unit: str) -> str:
+def is_number(value: Any) -> bool:
+    """A finite number; True and False are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def ends(limit: Optional[Limit], unit: str) -> tuple[float, ...]:
+    """The numbers of a limit in the unit of what is held against it: one, two of a range, none of a word."""
+    if limit is None or limit.unit != unit:
+        return ()
+    values = limit.value if isinstance(limit.value, (list, tuple)) else (limit.value,)
+    return tuple(float(v) for v in values if is_number(v))
+
+
+def measured(f: Finding, translate: Translate) -> str:
+    """What was measured for a finding, on the side of its limit where it lies: 617.49 never as 617.5 beside 617.5."""
+    return quantity(f.measured, f.unit, translate, ends(f.limit, f.unit))
+
+
+def aligned(value: float, low: float, high: float, unit: str, beside: Iterable[float] = ()) -> str:
     """``value`` with as many decimals as its :func:`interval` has: 703.0 beside 698.6 – 705.1."""
     if not all(map(math.isfinite, (value, low, high))):
         return NONE
     factor, unit = readable(high, unit)
+    others = [other * factor for other in beside]
     value, low, high = value * factor, low * factor, high * factor
-    shown = f"{value:,.{max(map(_places, (value, low, high)))}f}"
+    shown = f"{value:,.{max(_places(v, others) for v in (value, low, high))}f}"
     return f"{shown}{_NARROW}{one_line(_unit(unit))}" if unit else shown
 
 
-def interval(low: float, high: float, unit: str) -> str:
-    """``508.9 – 515.0 TFLOPS``, both ends with the same number of decimals."""
+def interval(low: float, high: float, unit: str, beside: Iterable[float] = ()) -> str:
+    """``508.9 – 515.0 TFLOPS``, both ends with the same number of decimals, told from the numbers ``beside``."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return NONE
     factor, unit = readable(high, unit)
+    others = [other * factor for other in beside]
     low, high = low * factor, high * factor
-    places = max(_places(low), _places(high))
+    places = max(_places(low, others), _places(high, others))
     shown = f"{low:,.{places}f} – {high:,.{places}f}"
     return f"{shown}{_NARROW}{one_line(_unit(unit))}" if unit else shown
 
 
-def _places(value: float) -> int:
-    text = number(value)
-    return len(text.partition(".")[2]) if "e" not in text else 6
+def _places(value: float, beside: Iterable[float] = ()) -> int:
+    text = number(value, digits_apart(_rounded, value, beside))
+    mantissa, _, exponent = text.partition("e")
+    return max(len(mantissa.partition(".")[2]) - int(exponent or 0), 0)
 
 
 def _unit(unit: str) -> str:
@@ -104,6 +139,11 @@ def _unit(unit: str) -> str:
 def percent(fraction: float, digits: int = 3) -> str:
     """0.2118 → ``21.2 %``."""
     return f"{number(fraction * 100, digits)}{_NARROW}%"
+
+
+def signed(fraction: float) -> str:
+    """0.079 → ``+7.9 %``, −0.212 → ``−21.2 %``."""
+    return ("+" if fraction >= 0 else "−") + percent(abs(fraction))
 
 
 def promise(written: str) -> str:

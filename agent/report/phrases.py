@@ -14,17 +14,36 @@ _PHRASES: tuple[Text, ...] = (
     msg("percentile per repetition"),
     msg("share of trials"),
     msg("share of time"),
+    msg("share of packets"),
     msg("min–max of {n} blocks, {needed} needed", n=0, needed=0),
     msg("min–max of {n} blocks, {sure}", n=0, sure=0),
     msg("min–max of {n} repetitions, {sure}", n=0, sure=0),
+    msg("min–max of {n} rounds, {sure}", n=0, sure=0),
     msg("{low} lowest–{high} highest of {n} blocks, {sure}", low=0, high=0, n=0, sure=0),
     msg("{low} lowest–{high} highest of {n} repetitions, {sure}", low=0, high=0, n=0, sure=0),
+    msg("{low} lowest–{high} highest of {n} rounds, {sure}", low=0, high=0, n=0, sure=0),
     msg("exact binomial (Clopper–Pearson), {k} of {n}, {sure}", k=0, n=0, sure=0),
-    msg("t interval of {n} blocks, {sure}", n=0, sure=0),
+    msg("gamma interval of {n} blocks, {sure}", n=0, sure=0),
 )
 # The catalogue holds ordinals as sentences of their own: "2nd" is no word that a template could inflect.
 _ORDINALS = (msg("2nd"), msg("3rd"), msg("4th"), msg("5th"), msg("6th"))
 _HOLE = re.compile(r"\\\{(\w+)\\\}")
+
+
+PROFILES: dict[str, Text] = {
+    "facts": msg("facts only"),
+    "quick": msg("quick"),
+    "standard": msg("standard"),
+    "full": msg("full"),
+}
+# Where a run of a trial stands.
+STATES: dict[str, Text] = {
+    "planned": msg("planned"),
+    "running": msg("running"),
+    "done": msg("done"),
+    "broken-off": msg("broken off"),
+    "missed": msg("missed"),
+}
 
 
 def _pattern(template: str) -> re.Pattern[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -95,6 +94,11 @@ class Row:
         return len(self.subjects) > 1
 
     @property
+    def differ(self) -> bool:
+        """Whether something else was measured on its subjects than the row says."""
+        return self.several and any(s.measured != self.measured for s in self.subjects)
+
+    @property
     def many(self) -> bool:
         """More lines than a reader wants before he asks for them."""
         return len(self.subjects) > MANY
@@ -153,7 +157,7 @@ def _pasted(line: str) -> str:
 def _distance(f: Finding) -> Optional[tuple[float, float]]:
     """What the contract says before tolerance, and how much more was measured; None where these are no numbers."""
     promised = _promised_number(f.limit)
-    if promised is None or not _is_number(f.measured) or f.limit is None or f.limit.unit != f.unit:
+    if promised is None or not numbers.is_number(f.measured) or f.limit is None or f.limit.unit != f.unit:
         return None
     return promised, f.measured - promised
 
@@ -180,7 +184,7 @@ def gap(f: Finding, translate: Translate) -> str:
     if f.outcome != "fail":
         if abs(share) > _FAR:
             return ""
-        return ("+" if share >= 0 else "−") + numbers.percent(abs(share))
+        return numbers.signed(share)
     text = (
         msg("{share} short", share=numbers.percent(-share))
         if share < 0
@@ -194,24 +198,20 @@ def _points(difference: float, translate: Translate) -> str:
     return msg("{n} points", n=f"{sign}{numbers.number(abs(difference), 3)}").render(translate)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _promised_number(limit: Optional[Limit]) -> Optional[float]:
     """What the contract says, from the limit that has the tolerance in it."""
-    if limit is None or not _is_number(limit.value) or limit.op not in (">=", "<="):
+    if limit is None or not numbers.is_number(limit.value) or limit.op not in (">=", "<="):
         return None
     factor = 1 - limit.tolerance if limit.op == ">=" else 1 + limit.tolerance
     return float(limit.value) / factor
 
 
-def _held_to(f: Finding, translate: Translate) -> str:
+def _held_to(group: list[Finding], translate: Translate) -> str:
     """The limit, where it is not simply what the contract says."""
-    limit = f.limit
+    limit = group[0].limit
     if limit is None or (not limit.tolerance and limit.origin.kind == "contract"):
         return ""
-    value = f"{numbers.promise(limit.op)} {numbers.quantity(limit.value, limit.unit, translate)}"
+    value = f"{numbers.promise(limit.op)} {numbers.quantity(limit.value, limit.unit, translate, _of(group))}"
     origin = _ORIGINS[limit.origin.kind].render(translate)
     detail = f" ({one_line(limit.origin.detail)})" if limit.origin.detail else ""
     if limit.tolerance:
@@ -220,6 +220,12 @@ def _held_to(f: Finding, translate: Translate) -> str:
     else:
         text = msg("held to {limit}: {origin}", limit=value, origin=origin + detail)
     return shortened(text.render(translate), _LONGEST_WORDS)
+
+
+def _of(group: list[Finding]) -> list[float]:
+    """What was measured against the limit of a group, in its unit."""
+    limit = group[0].limit
+    return [f.measured for f in group if limit and f.unit == limit.unit and numbers.is_number(f.measured)]
 
 
 _ORIGINS: dict[str, Text] = {
@@ -242,21 +248,26 @@ def _subject(f: Finding, labels: Mapping[str, str], translate: Translate, known:
     label = label_of(f.subject, labels)
     return Subject(
         label=label,
-        measured=shortened(numbers.quantity(f.measured, f.unit, translate), _LONGEST_WORDS),
-        interval=shortened(numbers.interval(*f.interval, f.unit), 120) if f.interval else "",
+        measured=shortened(numbers.measured(f, translate), _LONGEST_WORDS),
+        interval=shortened(_interval(f), 120),
         gap=gap(f, translate),
         evidence=links(f.evidence, known),
     )
 
 
+def _interval(f: Finding) -> str:
+    return numbers.interval(*f.interval, f.unit, numbers.ends(f.limit, f.unit)) if f.interval else ""
+
+
 def _span(group: list[Finding], translate: Translate) -> str:
     """What was measured on all subjects of a row: the one value, or from the lowest to the highest."""
-    shown = {numbers.quantity(f.measured, f.unit, translate) for f in group}
+    shown = {numbers.measured(f, translate) for f in group}
     if len(shown) == 1:
         return shown.pop()
     values = [f.measured for f in group]
-    if all(_is_number(v) for v in values):
-        return numbers.interval(min(values), max(values), group[0].unit)
+    if all(numbers.is_number(v) for v in values):
+        first = group[0]
+        return numbers.interval(min(values), max(values), first.unit, numbers.ends(first.limit, first.unit))
     return msg("{n} different values", n=len(shown)).render(translate)
 
 
@@ -283,14 +294,14 @@ def _row(group: list[Finding], run: Run, translate: Translate, known: Extras) ->
     name = shortened(title(first.clause, translate), 200)
     where = subjects[0].label if single else msg("{n} places", n=len(group))
     # Against "none" or "new" a count says little: why it was broken says which fault it is.
-    numeric = all(_is_number(f.measured) for f in group) and any(c.isdigit() for c in promised)
+    numeric = all(numbers.is_number(f.measured) for f in group) and any(c.isdigit() for c in promised)
     return Row(
         key=shortened(one_line(first.clause), 200),
         title=name,
         ref=shortened(one_line(first.ref or ""), 200),
         quote=shortened(visible(first.quote or ""), _LONGEST_WORDS),
         promised=promised,
-        held_to=_held_to(first, translate),
+        held_to=_held_to(group, translate),
         measured=measured,
         interval=subjects[0].interval if single else "",
         rule=shortened(phrase(first.interval_rule or "", translate), 200),

@@ -226,11 +226,12 @@ def _strip(
     counted = last_counted(m)
     values = _values(counted) if counted else []
     middle = median(values) if values else None
-    shown = numbers.quantity(middle, m.unit, translate)
+    limit = numbers.ends(finding.limit, m.unit) if finding else ()
+    shown = numbers.quantity(middle, m.unit, translate, limit)
     spread = ""
     if middle is not None and len(values) > 1:
-        shown = numbers.aligned(middle, min(values), max(values), m.unit)
-        spread = numbers.interval(min(values), max(values), m.unit)
+        shown = numbers.aligned(middle, min(values), max(values), m.unit, limit)
+        spread = numbers.interval(min(values), max(values), m.unit, limit)
     label = label_of(m.subject, labels)
     says = msg("{n} blocks, {interval}, median {value}", n=len(values), interval=spread or shown, value=shown)
     return Strip(

@@ -72,7 +72,7 @@ def _case(f: Finding, run: Run, translate: Translate) -> ElementTree.Element:
 def _details(f: Finding, why: str, run: Run, translate: Translate) -> str:
     lines = [
         (msg("promised"), numbers.promise(f.promised)),
-        (msg("measured"), numbers.quantity(f.measured, f.unit, translate)),
+        (msg("measured"), numbers.measured(f, translate)),
         (msg("against the promise"), rows.gap(f, translate)),
         (msg("why"), why),
         (msg("to be granted"), visible(f.grant.render(translate)) if f.grant else ""),

@@ -79,7 +79,7 @@ def _table(heading: Text, rows: tuple[Row, ...], translate: Translate) -> Iterab
     if not rows:
         return
     names = (msg("Promise"), msg("Promised"), msg("Measured"), msg("Against the promise"), msg("Why"), msg("Evidence"))
-    yield from (_heading(heading, translate, len(rows)), "")
+    yield from (_heading(heading, translate, sum(len(row.subjects) for row in rows)), "")
     yield "| | " + " | ".join(escaped(n.render(translate)) for n in names) + " |"
     yield "|---" * (len(names) + 1) + "|"
     for row in rows:
@@ -91,14 +91,20 @@ def _row(row: Row, translate: Translate) -> Iterable[str]:
     ref = f" ({escaped(row.ref)})" if row.ref else ""
     asked = msg("To be granted: {what}", what=row.grant or "").render(translate)
     grant = f" **{escaped(asked)}**" if row.grant else ""
-    name = f"{escaped(row.title)}{ref}<br>{_cell_code(row.key)}"
+    name = f"{escaped(row.title)}{ref}<br>{_cell_code(row.key)}{_where(row)}"
     spread = f" ({escaped(row.interval)})" if row.interval else ""
     yield _cells(row.look.sigil, name, escaped(row.promised), escaped(row.measured) + spread, escaped(row.gap),
                  escaped(row.why) + grant, _links(row.evidence))  # fmt: skip
-    if row.several and any(s.measured != row.measured for s in row.subjects):
+    if row.differ:
         for s in row.subjects:
             spread = f" ({escaped(s.interval)})" if s.interval else ""
             yield _cells("", escaped(s.label), "", escaped(s.measured) + spread, escaped(s.gap), "", _links(s.evidence))
+
+
+def _where(row: Row) -> str:
+    """The places of a row that has no line for each of them."""
+    labels = [] if row.differ else [s.label for s in row.subjects if s.label]
+    return f"<br>{', '.join(map(escaped, labels))}" if labels else ""
 
 
 def _cells(*cells: str) -> str:

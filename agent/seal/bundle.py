@@ -17,7 +17,7 @@ from typing import Any, Optional
 from agent import __version__
 from agent.evidence import LEDGER, MANIFEST, RESULT, UNLISTED, manifest, read_json, sha256
 from agent.host import utc_now
-from agent.redact.folder import REDACTION
+from agent.redact import REDACTION
 from agent.runner import CONTRACT
 from agent.seal import archive
 from agent.seal.archive import Source

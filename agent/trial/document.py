@@ -12,7 +12,9 @@ from markupsafe import Markup
 
 from agent import __version__, resources
 from agent.model import Finding
+from agent.report import looks, numbers
 from agent.report.clean import one_line, visible
+from agent.report.phrases import PROFILES, STATES
 from agent.text import Text, Translate, msg
 from agent.trial.judge import FALSE_FAIL, Judged, Series, Trial, local_hour, needed
 from agent.trial.runs import TrialRun
@@ -76,7 +78,7 @@ def data_of(trial: Trial, translate: Translate) -> Data:
         "timezone": trial.timezone,
         "runs": [_run(n, r) for n, r in enumerate(trial.runs, 1)],
         "slots": _slots(trial),
-        "unread": [{"folder": u.folder, "why": u.why} for u in trial.unread],
+        "unread": [{"folder": u.folder, "why": u.why.render(translate)} for u in trial.unread],
         "findings": [_finding(j, translate) for j in trial.judged],
         "strips": {i: _strip(i, trial.runs) for i in _ids(trial.runs)},
         "series": [_series(s, trial) for s in trial.series],
@@ -194,7 +196,9 @@ def _lines(data: Data, t: Translate) -> Iterator[str]:
     yield ""
     yield _cell(data["headline"])
     yield ""
-    yield from _table([msg("Promise"), msg("Outcome"), msg("Runs"), msg("Why")], map(_finding_row, data["findings"]), t)
+    yield from _table(
+        [msg("Promise"), msg("Outcome"), msg("Runs"), msg("Why")], (_finding_row(f, t) for f in data["findings"]), t
+    )
     if data["events"]:
         happened = msg("What happened")
         yield f"## {_say(t, happened)}"
@@ -206,13 +210,16 @@ def _lines(data: Data, t: Translate) -> Iterator[str]:
         yield ""
     if data["series"]:
         heads = [msg("Number"), msg("Median"), msg("Limit"), msg("Evening drop"), msg("Change over the trial")]
-        yield from _table(heads, map(_series_row, data["series"]), t)
+        yield from _table(heads, (_series_row(s, t) for s in data["series"]), t)
     heads = [msg("Run"), msg("Begun (UTC)"), msg("Profile"), msg("Verdict"), msg("Folder")]
-    rows = ([r["number"], r["at"], r["profile"], r["verdict"] or NOT_IN_RUN, r["folder"]] for r in data["runs"])
+    rows = (
+        [r["number"], r["at"], _worded(PROFILES, r["profile"], t), _worded(VERDICTS, r["verdict"], t), r["folder"]]
+        for r in data["runs"]
+    )
     yield from _table(heads, rows, t)
     missed = [s for s in data["slots"] if s["state"] != "done" or s["note"]]
     if missed:
-        rows = ([s["number"], s["at"], s["state"], s["note"] or ""] for s in missed)
+        rows = ([s["number"], s["at"], _worded(STATES, s["state"], t), s["note"] or ""] for s in missed)
         yield from _table([msg("Slot"), msg("Planned (UTC)"), msg("State"), msg("Note")], rows, t)
     for u in data["unread"]:
         unread = msg("{folder} cannot be read: {why}", folder=u["folder"], why=u["why"])
@@ -224,16 +231,38 @@ def _lines(data: Data, t: Translate) -> Iterator[str]:
         yield f"- {_cell(rule)}"
 
 
-def _finding_row(f: Data) -> list[Any]:
+def _finding_row(f: Data, t: Translate) -> list[Any]:
     runs = ", ".join(map(str, f["runs"]))
-    outcome = f["outcome"] + (" (advisory)" if f["severity"] == "advisory" else "")
-    return [f"{f['id']} {f['promised']}".strip(), f"{SIGNS[f['outcome']]} {outcome}", runs, f["reason"]]
+    return [f"{f['id']} {f['promised']}".strip(), f"{SIGNS[f['outcome']]} {_outcome(f, t)}", runs, f["reason"]]
 
 
-def _series_row(s: Data) -> list[Any]:
-    middle = median(p["value"] for p in s["points"])
-    limit = NOT_IN_RUN if s["limit"] is None else f"{s['limit']:g}"
-    return [s["key"], f"{middle:.4g} {s['unit']}", limit, _share(s["evening_drop"]), _share(s["drift"])]
+def _outcome(f: Data, t: Translate) -> str:
+    """The word that the reports of single runs have for it."""
+    return looks.of_outcome(f["outcome"], f["severity"]).word.render(t)
+
+
+def _worded(of: Mapping[str, Text], word: Optional[str], t: Translate) -> str:
+    """One of our own words (a verdict, a profile, a state) in the reader's language."""
+    return NOT_IN_RUN if word is None else of[word].render(t) if word in of else word
+
+
+def _number(value: float, s: Data, t: Translate) -> str:
+    """A number of a series, on the side of the limit where it lies."""
+    return numbers.quantity(value, s["unit"], t, [] if s["limit"] is None else [s["limit"]])
+
+
+def _limit(s: Data, t: Translate) -> str:
+    if s["limit"] is None:
+        return NOT_IN_RUN
+    return numbers.quantity(s["limit"], s["unit"], t, [_middle(s)])
+
+
+def _middle(s: Data) -> float:
+    return float(median(p["value"] for p in s["points"]))
+
+
+def _series_row(s: Data, t: Translate) -> list[Any]:
+    return [s["key"], _number(_middle(s), s, t), _limit(s, t), _share(s["evening_drop"]), _share(s["drift"])]
 
 
 def _share(found: Optional[Data]) -> str:
@@ -281,7 +310,13 @@ def _html(data: Data, translate: Translate, language: str) -> str:
         tone={"accepted": "good", "rejected": "bad"}.get(data["verdict"], "open"),
         tones=TONES,
         signs=SIGNS,
-        charts=[chart(s, len(data["runs"])) for s in data["series"]],
+        charts=[chart(s, len(data["runs"]), translate) for s in data["series"]],
+        outcome=lambda f: _outcome(f, translate),
+        number=lambda value, s: _number(value, s, translate),
+        limit=lambda s: _limit(s, translate),
+        profile=lambda word: _worded(PROFILES, word, translate),
+        judged=lambda word: _worded(VERDICTS, word, translate),
+        state=lambda word: _worded(STATES, word, translate),
         share=_share,
         style=style,
         lang={"zh": "zh-Hans"}.get(language, language),
@@ -292,7 +327,7 @@ def _harmless(value: Any) -> Any:
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def chart(series: Mapping[str, Any], runs: int) -> Data:
+def chart(series: Mapping[str, Any], runs: int, translate: Translate = str) -> Data:
     """Coordinates of a picture of 640 × 120: each run's interval as a bar, its value as a dot, the limit as a line."""
     points = series["points"]
     ends = [end for p in points for end in p["interval"]] + ([] if series["limit"] is None else [series["limit"]])
@@ -317,7 +352,7 @@ def chart(series: Mapping[str, Any], runs: int) -> Data:
                 "top": down(p["interval"][1]),
                 "bottom": down(p["interval"][0]),
                 "evening": p["evening"],
-                "title": f"{p['run']}: {p['value']:.4g} {series['unit']}",
+                "title": f"{p['run']}: {_number(p['value'], dict(series), translate)}",
             }
             for p in points
         ],

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from agent.model import Clause, Contract, Finding, Limit, Outcome, Severity, Verdict
+from agent.quantity import format_quantity
 from agent.text import Text, msg
 from agent.trial.events import Event, all_events
 from agent.trial.presence import Span, outages, share_up
@@ -255,9 +256,9 @@ def _on(
     )
     if drop is None:
         return plain
-    interval = (round(100 * drop.low, 2), round(100 * drop.high, 2))
+    interval = (100 * drop.low, 100 * drop.high)
     limit = Limit("<=", allowed, "%")
-    return replace(plain, measured=round(100 * drop.share, 2), unit="%", interval=interval, limit=limit)
+    return replace(plain, measured=100 * drop.share, unit="%", interval=interval, limit=limit)
 
 
 def _evening(clause: Clause, one: Series) -> Judged:
@@ -273,9 +274,9 @@ def _evening(clause: Clause, one: Series) -> Judged:
     allowed = DEDICATED_DROP if clause.name == "dedicated" else float(clause.promise.value)
     said = msg(
         "in the evening {drop} % lower than otherwise ({low} to {high} %; {n} runs on {days} evenings, {rest} others)",
-        drop=f"{100 * drop.share:.1f}",
-        low=f"{100 * drop.low:.1f}",
-        high=f"{100 * drop.high:.1f}",
+        drop=_told_from(drop.share, allowed),
+        low=_told_from(drop.low, allowed),
+        high=_told_from(drop.high, allowed),
         n=drop.evening_runs,
         days=drop.evenings,
         rest=drop.other_runs,
@@ -289,6 +290,11 @@ def _evening(clause: Clause, one: Series) -> Judged:
     if 100 * drop.high <= allowed:
         return Judged(_on(clause, direction, "pass", "kept", said, drop, allowed))
     return Judged(_on(clause, direction, "inconclusive", "too-close", said, drop, allowed), runs)
+
+
+def _told_from(share: float, allowed: float) -> str:
+    """A share in percent, on the side of the allowed percentage where it lies."""
+    return format_quantity(100 * share, "", (allowed,), 3)
 
 
 def _far_end_capable(one: Series) -> bool:
@@ -359,7 +365,7 @@ def _availability(contract: Contract, known: Sequence[Span], own: Sequence[int])
     hours = (known[-1].last - known[0].first).total_seconds() / 3600
     reason = msg(
         "up {share} % of {hours} h: {n} restarts, {minutes} min down, {own} of the restarts the renter's own",
-        share=f"{100 * up:.2f}",
+        share=format_quantity(100 * up, "", (least,)),
         hours=f"{hours:.1f}",
         n=len(known) - 1,
         minutes=f"{down:.1f}",
@@ -369,7 +375,7 @@ def _availability(contract: Contract, known: Sequence[Span], own: Sequence[int])
     if 100 * up < least:
         found = replace(found, reason_code="below-limit")
     limit = Limit(">=", least, "%")
-    yield Judged(replace(found, measured=round(100 * up, 3), unit="%", limit=limit))
+    yield Judged(replace(found, measured=100 * up, unit="%", limit=limit))
 
 
 def _completeness(runs: Sequence[TrialRun], schedule: Optional[Schedule]) -> Iterator[Judged]:

@@ -16,6 +16,8 @@ from statistics import median
 from typing import Any, Optional
 
 from agent.evidence import RESULT, read_json
+from agent.result import sentence
+from agent.text import Text, msg
 from agent.trial.schedule import moment
 
 JOB = "run.json"  # written first, so a run without a result is known as one
@@ -45,7 +47,7 @@ class Outcome:
     outcome: str
     severity: str
     code: str
-    reason: str
+    reason: Text
     promised: str
     measured: bool
     subject: Optional[str] = None
@@ -76,7 +78,7 @@ class Unread:
     """A folder that looks like a run and has no result that can be read."""
 
     folder: str
-    why: str
+    why: Text
 
 
 def load_runs(folder: Path) -> tuple[tuple[TrialRun, ...], tuple[Unread, ...]]:
@@ -89,9 +91,9 @@ def load_runs(folder: Path) -> tuple[tuple[TrialRun, ...], tuple[Unread, ...]]:
             try:
                 runs.append(run_of(run.name, read_json(run / RESULT, _without_samples)))
             except FileNotFoundError:
-                unread.append(Unread(run.name, "no result.json"))
+                unread.append(Unread(run.name, msg("no result.json")))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                unread.append(Unread(run.name, f"{type(error).__name__}: {error}"))
+                unread.append(Unread(run.name, msg("{error}", error=f"{type(error).__name__}: {error}")))
     return tuple(runs), tuple(unread)
 
 
@@ -168,7 +170,7 @@ def _outcome(found: Mapping[str, Any]) -> Outcome:
         outcome=found["outcome"],
         severity=found["severity"],
         code=found["reason_code"],
-        reason=found["reason"],
+        reason=sentence(found, "reason"),
         promised=found["promised"],
         measured=bool(found["measurement_ids"]),
         subject=found.get("subject"),

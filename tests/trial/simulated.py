@@ -13,6 +13,7 @@ from agent import stats
 from agent.checks import grammars
 from agent.contract import load
 from agent.model import Contract
+from agent.text import msg
 from agent.trial.judge import Trial, judge
 from agent.trial.runs import Outcome, Point, TrialRun
 from agent.trial.schedule import Schedule, Slot, plan
@@ -98,7 +99,7 @@ def _run(slot: Slot, made: Schedule, world: World, dice: random.Random) -> Trial
         weak = world.weak if "network" in key else None
         points[key] = Point(middle, min(values), max(values), UNITS[clause], slot.profile, weak, None, subject)
         outcomes[key] = Outcome(
-            clause, outcome, "breach", outcome, "so it is", "", True, subject, LIMITS[clause], UNITS[clause]
+            clause, outcome, "breach", outcome, msg("so it is"), "", True, subject, LIMITS[clause], UNITS[clause]
         )
     outcomes["network[public].evening_drop"] = _fact("network[public].evening_drop", "inconclusive", "pending-trial")
     for key, outcome in world.outcomes.get(n, {}).items():
@@ -121,7 +122,7 @@ def _run(slot: Slot, made: Schedule, world: World, dice: random.Random) -> Trial
 
 
 def _fact(key: str, outcome: str, code: str = "kept") -> Outcome:
-    return Outcome(key, outcome, "breach", code, "so it is", "", False)
+    return Outcome(key, outcome, "breach", code, msg("so it is"), "", False)
 
 
 def _judged(look: Callable[[], list[float]], limit: float, profile: str) -> tuple[list[float], str]:

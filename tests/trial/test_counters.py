@@ -12,6 +12,7 @@ import pytest
 
 from agent.checks import grammars
 from agent.contract import load
+from agent.text import msg
 from agent.trial.events import clock_steps, growth
 from agent.trial.judge import judge
 from agent.trial.presence import Span, Step
@@ -37,7 +38,7 @@ def run(number: int, counters: Counts, boot: str = "boot-1", uuid: str = "GPU-1"
         boot_id=boot,
         parts={"identity": "a", f"gpu {SLOT}": uuid},
         counters=counters,
-        outcomes={"gpu.count": Outcome("gpu.count", "pass", "breach", "kept", "", "", False)},
+        outcomes={"gpu.count": Outcome("gpu.count", "pass", "breach", "kept", msg("kept"), "", False)},
     )
 
 

@@ -75,7 +75,7 @@ def test_nothing_is_lost_and_the_report_tells_what_happened(small_disk: Path, fi
     said, _ = agent.communicate(timeout=240)
     assert agent.returncode == 0, said
     assert "Traceback" not in said
-    assert "run 3 of 3: broken-off (No space left on device)" in said
+    assert "run 3 of 3: broken off (No space left on device)" in said
     (small_disk / "filler").unlink()
     assert (first / "result.json").read_bytes() == result
     assert whole(first)

@@ -9,6 +9,7 @@ from typing import Optional
 import pytest
 
 from agent.model import Contract, Finding
+from agent.text import msg
 from agent.trial.judge import Trial, judge, needed
 from agent.trial.runs import Unread
 from agent.trial.schedule import Slot
@@ -120,7 +121,7 @@ def test_a_trial_with_holes_accepts_nothing(signed: Contract) -> None:
     runs, made = simulate(signed, World(), 1)
     last = made.slots[-1]
     holed = made.with_slot(Slot(last.number, last.at, last.profile, "missed"))
-    found = judge(runs[:-1], signed, holed, [Unread("0018", "no result.json")])
+    found = judge(runs[:-1], signed, holed, [Unread("0018", msg("no result.json"))])
     assert of(found, "integrity.trial").reason_code == "too-few-runs"
     assert runs_of(found, "integrity.trial") == (18,)
     assert found.verdict != "accepted"

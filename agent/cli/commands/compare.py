@@ -14,8 +14,9 @@ from agent.cli.shared import LANGUAGE, RUN_FOLDER, emit, language_of, load_run, 
 from agent.cli.terminal import Terminal
 from agent.compare import Comparison, Turn, compare
 from agent.model import Outcome
-from agent.quantity import format_quantity
+from agent.redact import is_redacted
 from agent.report import comparison, looks
+from agent.report.clean import visible
 from agent.text import Text, msg
 
 CHANGED, NOT_COMPARABLE = 1, 3
@@ -26,7 +27,7 @@ _PAGES = {"html": comparison.html, "md": comparison.md}
 @click.argument("before", metavar="RUN_A", type=RUN_FOLDER)
 @click.argument("after", metavar="RUN_B", type=RUN_FOLDER)
 @click.option("--format", "name", type=click.Choice(["txt", "json", "html", "md"]), default="txt", show_default=True)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write html, md or json here.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write it here.")
 @LANGUAGE
 def command(before: Path, after: Path, name: str, output: Optional[Path], lang: Optional[str]) -> int:
     """What changed from RUN_A to RUN_B, beyond noise.
@@ -34,12 +35,15 @@ def command(before: Path, after: Path, name: str, output: Optional[Path], lang: 
     Exit 0: nothing. 1: something. 3: the runs have nothing in common.
     """
     one, two = load_run(before, lang), load_run(after, lang)
-    found = compare(one, two)
+    found = compare(one, two, (is_redacted(before), is_redacted(after)))
     language = language_of(lang, two)
     if name == "json":
-        emit(json.dumps(_plain(found), ensure_ascii=False, indent=1), output)
+        emit(json.dumps(_plain(found), ensure_ascii=False, indent=1, allow_nan=False), output, language)
     elif name in _PAGES:
-        emit(_PAGES[name](found, one, two, translate_for(language), language), output)
+        emit(_PAGES[name](found, one, two, translate_for(language), language), output, language)
+    elif output is not None:
+        translate = translate_for(language)
+        emit("".join(f"{visible(line.render(translate))}\n" for line in lines(found)), output, language)
     else:
         terminal = Terminal(translate_for(language))
         for line in lines(found):
@@ -51,11 +55,7 @@ def command(before: Path, after: Path, name: str, output: Optional[Path], lang: 
 
 def lines(found: Comparison) -> Iterator[Text]:
     """The comparison in words, what matters most first."""
-    if not found.comparable:
-        yield msg("the runs have another contract and no measurement in common: not comparable")
-    elif not found.same_contract:
-        yield msg("the runs were judged by different contracts")
-    yield msg("the same machine") if found.same_machine else msg("not the same machine, or parts were exchanged:")
+    yield from comparison.basis(found)
     for d in found.parts:
         yield msg("  {where}: {before} → {after}", where=d.where, before=_shown(d.before), after=_shown(d.after))
     for turn in found.turns:
@@ -68,7 +68,10 @@ def lines(found: Comparison) -> Iterator[Text]:
         yield comparison.left_out(found)
     beyond = [c for c in found.changes if c.beyond_noise]
     for c in beyond:
-        before, after = format_quantity(c.before, c.unit), format_quantity(c.after, c.unit)
+        before, after = comparison.values(c)
+        if c.relative is None:
+            yield msg("  {key}: {before} → {after}", key=c.key, before=before, after=after)
+            continue
         relative = f"{100 * c.relative:+.1f}"
         yield msg("  {key}: {before} → {after} ({change} %)", key=c.key, before=before, after=after, change=relative)
     yield comparison.count(len(beyond), len(found.changes))

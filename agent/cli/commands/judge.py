@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
@@ -21,7 +22,8 @@ from agent.cli.shared import (
 from agent.cli.terminal import Terminal, show_run
 from agent.evidence import RESULT, write_atomic
 from agent.result import dumps, to_json
-from agent.runner import REPORT_NAMES, REPORTS, RunError, judge_again, status_of
+from agent.runner import JOB, REPORT_NAMES, REPORTS, RunError, inside, judge_again, status_of
+from agent.text import msg
 
 
 @click.command(name="judge")
@@ -33,10 +35,15 @@ def command(contract: Path, run: Path, out: Optional[Path], lang: Optional[str])
     """Judge the recorded evidence of RUN again, also with another CONTRACT; starts no process."""
     read = load_contract(contract, lang)
     language = language_of(lang, read)
+    if out is not None and (taken := out if (out / JOB).exists() else inside(out)) is not None:
+        fail_text(msg("{folder} is the record of a run and is not written over: name another place with --out",
+                      folder=str(taken)), language)  # fmt: skip
     try:
         _, judged = judge_again(run, read, checks())
     except RunError as error:
         fail_text(error.text, language)
+    said = msg("judged again from what run {run} recorded, whose own result stays as it is", run=judged.run_id)
+    judged = replace(judged, language=language, notes=(*judged.notes, said))
     show_run(Terminal(translate_for(language)), judged)
     if out is not None:
         try:
