@@ -96,6 +96,17 @@ _CONDITIONS: dict[str, tuple[Text, str]] = {
     "count": (msg("counted"), ""),
     "trials": (msg("of"), ""),
 }
+# What others did meanwhile, as "foreign" holds it; a share is a percentage already.
+_FOREIGN: dict[str, tuple[Text, str]] = {
+    "cpu_percent": (msg("CPU"), "%"),
+    "steal_percent": (msg("stolen CPU time"), "%"),
+    "gpu_busy_percent": (msg("GPU busy"), "%"),
+    "disk_mb_s": (msg("disk"), "MB/s"),
+    "disk_bytes_per_s": (msg("disk"), "B/s"),
+    "network_mb_s": (msg("network"), "MB/s"),
+    "net_bytes_per_s": (msg("network"), "B/s"),
+    "own_bytes_per_s": (msg("of it your own work"), "B/s"),
+}
 
 
 def charts(run: Run, translate: Translate) -> tuple[Chart, ...]:
@@ -303,9 +314,17 @@ def _condition(key: str, value: Any, translate: Translate) -> str:
         return ""
     name, unit = _CONDITIONS[key]
     if isinstance(value, Mapping):
-        inner = [f"{one_line(str(k))} {_share_or_text(v)}" for k, v in value.items() if v]
+        inner = [_beside(k, v, translate) for k, v in value.items() if v]
         return f"{name.render(translate)} {', '.join(inner)}" if inner else ""
     return f"{name.render(translate)} {numbers.quantity(value, unit, translate)}"
+
+
+def _beside(key: Any, value: Any, translate: Translate) -> str:
+    """One number of several: what others did in its own unit, else a share such as of the time throttled."""
+    if key in _FOREIGN and numbers.is_number(value):
+        name, unit = _FOREIGN[key]
+        return f"{name.render(translate)} {numbers.quantity(float(f'{value:.3g}'), unit, translate)}"
+    return f"{one_line(str(key))} {_share_or_text(value)}"
 
 
 def _share_or_text(value: Any) -> str:

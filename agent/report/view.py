@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from agent.model import Finding, Outcome, Run, ScopeEntry, Severity
+from agent.quantity import format_quantity
 from agent.report import looks, numbers, raw, rows, strips
 from agent.report.answers import Answer, answers
 from agent.report.claims import formulas
@@ -165,7 +166,7 @@ def view(run: Run, folder: Optional[Path], translate: Translate, language: str) 
         pending=_named(run.scope.pending_trial, translate),
         node=tuple(_node(run.node, translate)),
         gpus=tuple(_gpus(run.node, translate)),
-        stack=tuple(Fact(_short(k), _short(v) if v else numbers.NONE) for k, v in run.stack.items()),
+        stack=tuple(_stack(run.stack, translate)),
         sessions=tuple(_sessions(run, translate)),
         terms=tuple(_terms(run)),
         notes=tuple(rows.say(n, translate) for n in run.notes),
@@ -405,7 +406,10 @@ _NODE: dict[str, Text] = {
     "memory": msg("Main memory"),
     "os": msg("Operating system"),
     "kernel": msg("Linux kernel"),
+    "product": msg("Product"),
     "virtualization": msg("Virtualization"),
+    "container": msg("Container"),
+    "counters": msg("Error counters"),
     "disks": msg("Disks"),
     "network": msg("Network"),
 }
@@ -418,14 +422,38 @@ def _node(node: Mapping[str, Any], translate: Translate) -> Iterable[Fact]:
             yield Fact(label, _flat(value))
 
 
+_STACK: dict[str, Text] = {
+    "driver": msg("NVIDIA driver"),
+    "cuda_driver": msg("CUDA version of the driver"),
+    "torch": msg("PyTorch"),
+    "cuda": msg("CUDA toolkit"),
+    "python": msg("Python"),
+}
+
+
+def _stack(stack: Mapping[str, Optional[str]], translate: Translate) -> Iterable[Fact]:
+    """Nothing where nothing is known: a machine without GPUs was measured with none of it."""
+    for key, value in stack.items() if any(stack.values()) else ():
+        label = _STACK[key].render(translate) if key in _STACK else _short(key)
+        yield Fact(label, _short(value) if value else numbers.NONE)
+
+
 def _flat(value: Any) -> str:
     if value is None:
         return numbers.NONE
     if isinstance(value, Mapping):
-        return shortened("; ".join(f"{_short(k)}: {_flat(v)}" for k, v in value.items()), 600)
+        rest = {k: v for k, v in value.items() if k != "name"}
+        inner = "; ".join(_part(k, v) for k, v in rest.items())
+        return shortened(f"{_flat(value['name'])} ({inner})" if "name" in value and inner else inner, 600)
     if isinstance(value, (list, tuple)):
         return shortened(", ".join(_flat(v) for v in value), 600)
     return shortened(one_line(str(value)), 600)
+
+
+def _part(key: Any, value: Any) -> str:
+    if key == "bytes" and numbers.is_number(value):
+        return format_quantity(float(value), "B")
+    return f"{_short(key)}: {_flat(value)}"
 
 
 def _gpus(node: Mapping[str, Any], translate: Translate) -> Iterable[Gpu]:

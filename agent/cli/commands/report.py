@@ -27,16 +27,21 @@ from agent.verdict import Exit
 
 @click.command(name="report")
 @click.argument("run", type=RUN_FOLDER)
-@click.option("--format", "name", default="txt", help="html, md, txt (for a chat), json, junit, csv, prom or pdf.")
+@click.option(
+    "--format",
+    "asked",
+    help="html, md, txt (for a chat), json, junit, csv, prom or pdf (default: as FILE ends, else txt).",
+)
 @click.option("--redact", is_flag=True, help="Replace names, addresses, serials, paths and secrets.")
 @click.option("--also", metavar="WORD", multiple=True, help="With --redact: replace this word too (repeatable).")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file.")
 @LANGUAGE
 def command(
-    run: Path, name: str, redact: bool, also: tuple[str, ...], output: Optional[Path], lang: Optional[str]
+    run: Path, asked: Optional[str], redact: bool, also: tuple[str, ...], output: Optional[Path], lang: Optional[str]
 ) -> None:
     """Render a run again, in another format or language."""
     formats = sorted({*report.renderers(), "pdf"})
+    name = asked or _by_ending(output) or "txt"
     if name not in formats:
         fail(f"accept: no format “{name}”; there are {', '.join(formats)}")
     kind = "html" if name == "pdf" else name
@@ -47,6 +52,13 @@ def command(
         _write_pdf(text, output, language)
     else:
         emit(text, output, language)
+
+
+def _by_ending(output: Optional[Path]) -> Optional[str]:
+    """The format that a file's name tells; nobody wants a text in a file called report.html."""
+    ending = output.suffix.lower().lstrip(".") if output is not None else ""
+    endings = {"pdf": "pdf", "htm": "html", **{r.extension: r.format for r in report.renderers().values()}}
+    return endings.get(ending)
 
 
 def _write_pdf(page: str, output: Optional[Path], language: str) -> None:
