@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -16,6 +17,7 @@ DEPTH: dict[Profile, Depth] = {"facts": "quick", "quick": "quick", "standard": "
 # Cheap looks first, so that a dead machine is known early; the loads that heat it up last.
 ORDER = ("none", "network", "disk", "cpu", "gpu")
 FACTS_S = 12.0  # reading the machine, before any load
+HALF_HOUR_S = 1800.0  # what a standard run is announced with
 
 
 @dataclass(frozen=True)
@@ -33,27 +35,22 @@ class Options:
 
 @dataclass(frozen=True)
 class Planned:
-    """``second``: whether the trade's own tools are asked too; never in a short look."""
+    """``tools``: those of the trade's own that are asked beside it; none in a short look."""
 
     step: Step
     depth: Depth
-    second: bool = True
+    tools: frozenset[str] = frozenset()
 
     @property
     def look(self) -> Look:
         """Its first execution."""
-        return Look(1, self.depth, second=self.second)
-
-    @property
-    def second_s(self) -> float:
-        """Seconds of the trade's own tools."""
-        return self.step.second_s if self.second and self.depth != "quick" and self.can_run else 0.0
+        return Look(1, self.depth, tools=self.tools)
 
     @property
     def cost(self) -> Cost:
         """Of the first execution, the trade's own tools with it."""
         ours = self.step.cost(self.depth)
-        return replace(ours, seconds=ours.seconds + self.second_s)
+        return replace(ours, seconds=ours.seconds + sum(self.step.tools[tool] for tool in self.tools))
 
     @property
     def can_run(self) -> bool:
@@ -78,6 +75,16 @@ class Plan:
     def aside(self) -> tuple[Planned, ...]:
         """The steps whose first look runs beside the GPUs' loads."""
         return aside(self.steps)
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The trade's own tools that are asked too."""
+        return tuple(sorted({tool for p in self.steps for tool in p.tools}))
+
+    @property
+    def no_time_for(self) -> tuple[str, ...]:
+        """Those that are on the machine and are not asked: a short look has no time for any."""
+        return tuple(sorted({t for p in self.steps if p.can_run for t in p.step.tools} - set(self.tools)))
 
     @property
     def written(self) -> int:
@@ -165,7 +172,9 @@ def arrange(steps: Iterable[Step], options: Options) -> Plan:
     why = msg("shortened by --profile {profile}", profile=options.profile)
     entries = [ScopeEntry(k, why) for p in shortened for k in p.step.keys]
     if options.budget_s is None:
-        return Plan(tuple(planned), shortened=tuple(entries))
+        # What judges nothing makes no announced half hour longer; a run that is longer anyway has time for it.
+        within = HALF_HOUR_S if options.profile == "standard" and wall_clock(planned) <= HALF_HOUR_S else math.inf
+        return Plan(tuple(_with_tools(planned, within)), shortened=tuple(entries))
     return _fit(planned, entries, options.budget_s)
 
 
@@ -186,29 +195,37 @@ def clauses_of(keys: Iterable[str]) -> str:
 def _fit(planned: list[Planned], shortened: list[ScopeEntry], budget_s: float) -> Plan:
     """Shorten what saves most, then leave out what tells least: with little time, every kind of promise is touched.
 
-    The trade's own tools go first of all: they judge nothing.
+    The trade's own tools get what time is left: they judge nothing.
     """
     whole = {p.step.name: p for p in planned}
     left: list[ScopeEntry] = []
-    while wall_clock(planned) > budget_s and any(p.second_s for p in planned):
-        costly = max(planned, key=lambda p: p.second_s)
-        planned[planned.index(costly)] = replace(costly, second=False)
     while wall_clock(planned) > budget_s and any(p.depth != "quick" for p in planned):
         worst = max((p for p in planned if p.depth != "quick"), key=_saving)
-        planned[planned.index(worst)] = replace(worst, depth="quick")
+        planned[planned.index(worst)] = Planned(worst.step, "quick")
     while wall_clock(planned) > budget_s and any(p.can_run for p in planned):
         worst = _least_told(planned)
         planned.remove(worst)
         left += [ScopeEntry(k, msg("left out to fit --budget")) for k in worst.step.keys]
-    for second in (False, True):
-        for i, short in enumerate(planned):
-            fuller = [*planned[:i], replace(whole[short.step.name], second=second), *planned[i + 1 :]]
-            if wall_clock(fuller) <= budget_s:
-                planned = fuller
+    for i, short in enumerate(planned):
+        fuller = [*planned[:i], whole[short.step.name], *planned[i + 1 :]]
+        if wall_clock(fuller) <= budget_s:
+            planned = fuller
     now = {p.step.name: p for p in planned if p.depth != whole[p.step.name].depth}
     shortened += [ScopeEntry(k, msg("shortened to fit --budget")) for p in now.values() for k in p.step.keys]
     gone = {e.key for e in left}
-    return Plan(tuple(planned), tuple(left), tuple(e for e in shortened if e.key not in gone))
+    told = _with_tools(planned, budget_s)
+    return Plan(tuple(told), tuple(left), tuple(e for e in shortened if e.key not in gone))
+
+
+def _with_tools(planned: Sequence[Planned], within_s: float) -> Sequence[Planned]:
+    """With as many of the trade's own tools as fit, the quickest first."""
+    deep = [p for p in planned if p.depth != "quick" and p.can_run]
+    offers = sorted((seconds, p.step.name, tool) for p in deep for tool, seconds in p.step.tools.items())
+    for _, name, tool in offers:
+        more = [replace(p, tools=p.tools | {tool}) if p.step.name == name else p for p in planned]
+        if wall_clock(more) <= within_s:
+            planned = more
+    return planned
 
 
 def _least_told(planned: Sequence[Planned]) -> Planned:

@@ -83,12 +83,8 @@ class AllreduceStep:
         load: Any = "cpu" if self.device == "cpu" else "gpu"
         keys = tuple(map(key, self.judged))
         name = KEY if keys == (KEY,) else COLLECTIVES
-        return Step(name, keys, load, self.cost, self.results, 10.0, self.second_s)
-
-    @property
-    def second_s(self) -> float:
-        programs = (second_source.PROGRAMS[op] for op in self.judged)
-        return second_source.seconds(self.tools, *programs) if self.device == "cuda" else 0.0
+        tools = second_source.seconds(self.tools, *(second_source.PROGRAMS[op] for op in self.judged))
+        return Step(name, keys, load, self.cost, self.results, 10.0, tools)
 
     def ranks(self) -> Union[int, Missing]:
         """How many GPUs take part, or why it cannot be measured."""

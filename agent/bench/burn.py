@@ -64,7 +64,8 @@ class BurnStep:
 
     def step(self) -> Step:
         load: Any = "cpu" if self.device == "cpu" else "gpu"
-        return Step(WORKER, self.keys(), load, self.cost, self.execute, 30.0, self.second_s)
+        tools = second_source.seconds(self.tools, *second_burn.TOOLS)
+        return Step(WORKER, self.keys(), load, self.cost, self.execute, 30.0, tools)
 
     def keys(self) -> tuple[str, ...]:
         found = _devices.devices(self.interpreter, self.device)
@@ -82,10 +83,6 @@ class BurnStep:
         if isinstance(_devices.devices(self.interpreter, self.device), Missing):
             return Cost(0.0)
         return Cost(START_S + self.light_s + self.seconds(depth) + self.stretches(depth) * CHECK_S)
-
-    @property
-    def second_s(self) -> float:
-        return second_source.seconds(self.tools, *second_burn.TOOLS) if self.device == "cuda" else 0.0
 
     def execute(self, host: Host, look: Look) -> Mapping[str, Result]:
         if isinstance(self.interpreter, Missing):

@@ -57,7 +57,15 @@ class PeerStep:
     tools: second_source.Where = field(default_factory=dict)
 
     def step(self) -> Step:
-        return Step(PEER, tuple(self.keys()), "gpu", self.cost, self.execute, 10.0, self.second_s)
+        return Step(
+            PEER,
+            tuple(self.keys()),
+            "gpu",
+            self.cost,
+            self.execute,
+            10.0,
+            second_source.seconds(self.tools, "nvbandwidth"),
+        )
 
     def keys(self) -> Mapping[str, Optional[tuple[str, str]]]:
         if isinstance(self.pairs, Missing):
@@ -69,10 +77,6 @@ class PeerStep:
             return Cost(0.0)
         effort = self.effort[depth]
         return Cost(START_S + effort.rounds(len(self.pairs), effort.timed_s + effort.handling_s))
-
-    @property
-    def second_s(self) -> float:
-        return second_source.seconds(self.tools, "nvbandwidth")
 
     def execute(self, host: Host, look: Look) -> Mapping[str, Result]:
         if isinstance(self.pairs, Missing):

@@ -43,7 +43,9 @@ class PcieStep:
     tools: second_source.Where = field(default_factory=dict)
 
     def step(self) -> Step:
-        return Step(PCIE, self.keys(), "gpu", self.cost, self.execute, 10.0, self.second_s)
+        return Step(
+            PCIE, self.keys(), "gpu", self.cost, self.execute, 10.0, second_source.seconds(self.tools, "nvbandwidth")
+        )
 
     def keys(self) -> tuple[str, ...]:
         clauses = (*(f"{PCIE}.{w}" for w in WAYS), LINK)
@@ -58,10 +60,6 @@ class PcieStep:
         block_s = 2 * (WAKE_S + effort.timed_s) + INSIDE * effort.timed_s + effort.handling_s
         at_once = 2 * (WAKE_S + effort.together_s) if len(self.slots) > 1 else 0.0
         return Cost(START_S + effort.rounds(len(self.slots), block_s) + at_once)
-
-    @property
-    def second_s(self) -> float:
-        return second_source.seconds(self.tools, "nvbandwidth")
 
     def execute(self, host: Host, look: Look) -> Mapping[str, Result]:
         if isinstance(self.slots, Missing):

@@ -31,11 +31,11 @@ def beside(
     ``tensor``: whether the cards have tensor cores for fp32 products, which gpu_burn must be told.
     """
     results = dict(ours)
-    if not wanted(look) or not any(isinstance(r, Taken) for r in results.values()):
+    if not any(isinstance(r, Taken) for r in results.values()):
         return results
-    if "gpu_burn" in where:
+    if wanted(host, look, where, "gpu_burn"):
         _gpu_burn(host, where["gpu_burn"], slots, tensor, results)
-    if "dcgmi" in where:
+    if wanted(host, look, where, "dcgmi"):
         _dcgmi(host, where["dcgmi"], slots, results)
     return results
 

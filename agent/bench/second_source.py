@@ -22,12 +22,13 @@ from agent.tools import ParseError, nccl_tests, nvbandwidth
 T = TypeVar("T")
 TIMEOUT_S = 90.0
 NOISE = 0.05  # beyond the ends of our own interval
-# What each takes on eight GPUs: contexts, NCCL's set-up, one size; a matrix of copies.
+# What each takes on eight GPUs: contexts, NCCL's set-up and one size; a matrix of copies; checks without a load;
+# memory of eight cards, the burn itself, and half a minute in which newer ones wait for their own processes.
 SECONDS: Mapping[str, float] = {
-    **dict.fromkeys(("all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "alltoall_perf"), 25.0),
-    "nvbandwidth": 25.0,
-    "dcgmi": 20.0,
-    "gpu_burn": 65.0,
+    **dict.fromkeys(("all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "alltoall_perf"), 15.0),
+    "nvbandwidth": 15.0,
+    "dcgmi": 10.0,
+    "gpu_burn": 60.0,
 }
 # The program of nccl-tests that measures a collective.
 PROGRAMS: Mapping[str, str] = {
@@ -48,20 +49,21 @@ class Told:
     evidence: tuple[str, ...]
 
 
-def wanted(look: Look) -> bool:
-    """Once, and not in a look that has no time."""
-    return look.second and look.number == 1 and look.depth != "quick"
+def wanted(host: Host, look: Look, where: Where, tool: str) -> bool:
+    """Where it is there: once, and not in a look that has no time for it. A recorded run holds what was asked."""
+    time = not host.live or look.tools is None or tool in look.tools
+    return tool in where and time and look.number == 1 and look.depth != "quick"
 
 
-def seconds(where: Where, *tools: str) -> float:
-    """What these tools take, those that are there."""
-    return sum(SECONDS[tool] for tool in tools if tool in where)
+def seconds(where: Where, *tools: str) -> dict[str, float]:
+    """What each of these tools takes, those that are there."""
+    return {tool: SECONDS[tool] for tool in tools if tool in where}
 
 
 def collective(host: Host, look: Look, where: Where, op: str, ranks: int, size: int, ours: Result) -> Result:
     """nccl-tests' bus bandwidth of the same size over as many GPUs, out of place, in the notes of our own."""
     tool = PROGRAMS[op]
-    if not wanted(look) or tool not in where or not isinstance(ours, Taken):
+    if not wanted(host, look, where, tool) or not isinstance(ours, Taken):
         return ours
     words = (where[tool], *nccl_words(ranks, size))
     ran = host.run(f"second.{tool}", words, TIMEOUT_S)
@@ -131,7 +133,7 @@ def _matrices(
 ) -> Optional[tuple[nvbandwidth.Bandwidths, tuple[str, ...]]]:
     """What it printed; None where it says nothing, in which case the results may carry the reason."""
     tool = "nvbandwidth"
-    if not wanted(look) or tool not in where or not any(isinstance(r, Taken) for r in results.values()):
+    if not wanted(host, look, where, tool) or not any(isinstance(r, Taken) for r in results.values()):
         return None
     ran = host.run(f"second.{tool}.{tests[0]}", nvbandwidth.argv(where[tool], *tests), TIMEOUT_S)
     found = asked(ran, tool, nvbandwidth.parse)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, Optional
 
 from agent.host import Host
 from agent.model import Depth, Result
@@ -18,13 +18,13 @@ class Look:
     """One execution of a step: ``number`` counts from 1; ``depth`` says how hard to look.
 
     ``quick`` is the shortened form, which may fail a clause but never pass it; ``deeper`` is the second look at a
-    value too close to its limit. ``second``: whether there is time for the trade's own tools beside ours.
+    value too close to its limit. ``tools``: the trade's own for which there is time (None: all).
     """
 
     number: int = 1
     depth: Depth = "standard"
     keys: frozenset[str] = frozenset()
-    second: bool = True
+    tools: Optional[frozenset[str]] = None
 
     def wants(self, key: str) -> bool:
         """Whether this execution shall measure ``key``; a repetition measures only what needs repeating."""
@@ -45,8 +45,9 @@ class Step:
     """A measurement that the plan can order, leave out or repeat.
 
     ``execute`` runs it through the host and returns, for each of ``keys``, an attempt or the reason why there is
-    none. Probe names must contain the look's number, so that a replay finds each attempt. ``second_s``: seconds of
-    the trade's own tools beside its first whole look, where they are on the machine; the first that a budget cuts.
+    none. Probe names must contain the look's number, so that a replay finds each attempt. ``tools``: the
+    trade's own that are on the machine and are asked beside its first whole look, with the seconds of each; the first
+    that a budget cuts.
     """
 
     name: str
@@ -55,4 +56,4 @@ class Step:
     cost: Callable[[Depth], Cost]
     execute: Callable[[Host, Look], Mapping[str, Result]]
     settle_s: float = 0.0
-    second_s: float = 0.0
+    tools: Mapping[str, float] = field(default_factory=dict)

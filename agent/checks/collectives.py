@@ -23,7 +23,7 @@ from agent.model import Clause, Finding, Limit, Origin
 from agent.text import Text, msg
 
 GRAMMAR = Section(
-    clauses={op: rate_kind(auto=True) for op in OPS},
+    clauses={op: rate_kind(auto=True, such="330 GB/s") for op in OPS},
     settings={"gpus": count(words={"all": "all", "全部": "all"}), "size": size("equal")},
 )
 FACTS = ("gpus", "processes", "pythons", "trade_tools")

@@ -36,7 +36,7 @@ GRAMMAR = Section(
         "power_limit": power(words={"default": "default", "默认": "default"}),
         "clocks": one_of("unlocked", aliases={"未锁": "unlocked", "不锁频": "unlocked"}),
         "pcie": link(),
-        "nvlink": rate(measured=False, also=("links",), words={"none": "none", "无": "none"}),
+        "nvlink": rate(measured=False, such="900 GB/s", also=("links",), words={"none": "none", "无": "none"}),
         "p2p": flag(),
         "condition": one_of("new", aliases={"全新": "new"}),
         "xid": one_of("none", aliases={"无": "none", "0": "none"}),
@@ -45,7 +45,7 @@ GRAMMAR = Section(
 
 FACTS = ("gpus", "gpu_share", "kernel_log", "processes", "topology")
 _LOG = msg("root, or the output of dmesg from the vendor's root: the kernel log holds the cards' faults")
-FACTS_OF = {"clocks": ("pythons",)}
+FACTS_OF = {"clocks": ("pythons",), "pcie": ("trade_tools",)}
 NEEDS_ROOT = {"xid": _LOG}
 HIDDEN = {
     "container": {"xid": _LOG},

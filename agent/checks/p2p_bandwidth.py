@@ -11,19 +11,19 @@ from agent.bench.step import Step
 from agent.checks._api import Case
 from agent.checks._device_memory import peer_bound, slots
 from agent.checks._judge import rate as judge_rate
-from agent.checks._measured import models, whose_work, wrong_result
+from agent.checks._measured import models, tools, whose_work, wrong_result
 from agent.grammar import Section, rate
 from agent.model import Clause, Finding
 from agent.text import Text, msg
 
-GRAMMAR = Section(clauses={"p2p_bandwidth": rate(auto=True)}, bare="p2p_bandwidth")
-FACTS = ("gpus", "processes")
+GRAMMAR = Section(clauses={"p2p_bandwidth": rate(auto=True, such="330 GB/s")}, bare="p2p_bandwidth")
+FACTS = ("gpus", "processes", "trade_tools")
 
 
 def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
     """One for all pairs."""
     if "gpus" in case.facts:
-        yield PeerStep(every_pair(slots(case)), bound=partial(peer_bound, models(case))).step()
+        yield PeerStep(every_pair(slots(case)), bound=partial(peer_bound, models(case)), tools=tools(case)).step()
 
 
 def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:

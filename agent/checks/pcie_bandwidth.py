@@ -15,8 +15,8 @@ from agent.checks._measured import each_gpu
 from agent.grammar import Section, rate
 from agent.model import Clause, Finding, Limit, Measurement, Origin
 
-GRAMMAR = Section(clauses={"h2d": rate(auto=True), "d2h": rate(auto=True)})
-FACTS = ("gpus", "processes")
+GRAMMAR = Section(clauses={"h2d": rate(auto=True, such="48 GB/s"), "d2h": rate(auto=True, such="48 GB/s")})
+FACTS = ("gpus", "processes", "trade_tools")
 # Of the line rate: what sound slots reach at the least. Gen3 x16 12 of 15.8 GB/s, Gen4 25 of 31.5, Gen5 55 of 63.
 AUTO_SHARE = 0.75
 

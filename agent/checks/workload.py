@@ -11,7 +11,7 @@ from agent.bench.training import DEFAULT, KEY
 from agent.checks import training
 from agent.checks._api import Case
 from agent.checks._judge import finding, rate, unreadable
-from agent.checks._measured import models
+from agent.checks._measured import models, whose_work
 from agent.facts.gpus import GpusFacts
 from agent.grammar import Section, count, duration, one_of
 from agent.model import Attempt, Block, Clause, Finding, Measurement
@@ -20,7 +20,7 @@ from agent.reading import Known, Missing
 from agent.text import Text, msg
 
 GRAMMAR = Section(
-    clauses={"within": duration()},
+    clauses={"within": duration(such="30 d")},
     settings={
         "params": count(),
         "precision": one_of("fp32", "tf32", "fp16", "bf16", "fp8"),
@@ -29,7 +29,7 @@ GRAMMAR = Section(
     },
     advisory=frozenset({"within"}),
 )
-FACTS = ("gpus", "pythons")
+FACTS = ("gpus", "processes", "pythons")
 
 DAY_S = 86400.0
 TRAINING = 6.0  # operations for each weight and token: 2 forward, 4 backward; recomputing them is not counted
@@ -72,7 +72,8 @@ def _judge(clause: Clause, case: Case) -> Finding:
         statistic="median of repetitions",
         attempts=tuple(_days(a, operations * slower) for a in taken.attempts),
     )
-    found = rate(clause, replace(case, measured={**case.measured, clause.key: projected}))
+    seen = replace(case, measured={**case.measured, clause.key: projected})
+    found = whose_work(rate(clause, seen), seen)
     notes = (*_arithmetic(found, taken, float(size), float(tokens), slower), *found.notes)
     found = replace(found, measurements=(KEY,), notes=notes)
     return _fits(clause, case, float(size), found)

@@ -270,7 +270,7 @@ def test_the_contract_names_collectives_size_and_number(tmp_path: Path) -> None:
     clauses, case = case_of(loaded(tmp_path))
     (found,) = collectives.steps(clauses, case)
     assert (found.name, found.keys) == ("collectives", ("collectives.all_gather", "collectives.all_to_all"))
-    assert found.second_s == second_source.SECONDS["all_gather_perf"], "only of what is there"
+    assert set(found.tools) == {"all_gather_perf"}, "only what is there"
     assert 0 < found.cost("quick").seconds < 60 < found.cost("standard").seconds < 200
     assert list(collectives.steps(clauses, Case(case.contract))) == []
 

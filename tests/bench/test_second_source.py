@@ -155,7 +155,7 @@ def test_without_the_tool_nothing_is_said(host: LiveHost) -> None:
     assert second_source.pcie(host, Look(), where(host), SLOTS, {f"h@{A}": ours}, keys) == {f"h@{A}": ours}
 
 
-@pytest.mark.parametrize("look", [Look(1, "quick"), Look(2), Look(second=False)])
+@pytest.mark.parametrize("look", [Look(1, "quick"), Look(2), Look(tools=frozenset())])
 def test_once_and_where_there_is_time(host: LiveHost, tmp_path: Path, look: Look) -> None:
     install(tmp_path, "all_reduce_perf", NCCL.replace("RATE", "367.01"))
     assert all_reduce(host, look, taken(365.0)) == taken(365.0)
@@ -357,7 +357,7 @@ def test_nothing_runs_where_there_is_no_time_or_no_number(host: LiveHost, tmp_pa
     install(tmp_path, "gpu_burn", burnt())
     missing: dict[str, Result] = {f"burn.sag@{A}": Missing("failed", msg("no"))}
     assert beside(host, ours=missing) == missing
-    assert beside(host, look=Look(second=False)) == burn_results()
+    assert beside(host, look=Look(tools=frozenset())) == burn_results()
     assert beside(host, look=Look(1, "quick")) == burn_results()
     assert not (tmp_path / "gpu_burn.asked").exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent import contract as contracts
+from agent.bench.second_source import SECONDS
 from agent.checks import families, grammars
 from agent.course import Course
 from agent.evidence import Store
@@ -101,13 +103,51 @@ def test_ten_minutes_touch_every_kind_and_say_what_is_shallow(course: Course) ->
 
 
 def test_with_too_little_time_second_of_a_kind_go_first(course: Course) -> None:
-    whole, short = planned(course), planned(course, budget_s=275)
-    assert short.seconds <= 275
+    whole, short = planned(course), planned(course, budget_s=260)
+    assert short.seconds <= 260
     gone = {e.key.partition("@")[0] for e in short.left_out}
     assert gone == {"gemm.fp8"}
     assert {k.partition(".")[0].partition("[")[0] for k in kinds(whole)} == {
         k.partition(".")[0].partition("[")[0] for k in kinds(short)
     }
+
+
+def test_the_trades_own_tools_are_counted_where_they_are_and_cut_first(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, short = planned(course).seconds, planned(course, "quick").seconds
+    (tmp_path / "bin").mkdir()
+    for name in ("all_reduce_perf", "nvbandwidth", "gpu_burn", "dcgmi"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    course.host = LiveHost(Store(tmp_path / "second"), course.host.root)  # type: ignore[attr-defined]
+    course.facts.clear()
+    course.read_facts()
+    whole = planned(course)
+    # nvbandwidth for the copies with the host and for those between GPUs.
+    everything = planned(course, budget_s=40 * 60)
+    assert everything.seconds == pytest.approx(alone + sum(SECONDS.values()) - 3 * 15 + 15)
+    assert {p.step.name: set(p.tools) for p in everything.steps if p.tools} == {
+        "allreduce.busbw": {"all_reduce_perf"},
+        "burn": {"gpu_burn", "dcgmi"},
+        "p2p_bandwidth": {"nvbandwidth"},
+        "pcie_bandwidth": {"nvbandwidth"},
+    }
+    # They make no announced half hour longer, and a short run has no time for them.
+    assert whole.seconds <= 30 * 60
+    assert not whole.shortened
+    assert planned(course, "quick").seconds == short
+    assert planned(course, "quick").no_time_for == ("all_reduce_perf", "dcgmi", "gpu_burn", "nvbandwidth")
+    # A budget for our own measurements and a little more: all stay whole, and the quickest tools take what is left.
+    tight = planned(course, budget_s=alone + 30)
+    assert not tight.shortened
+    assert (set(tight.tools) & {"dcgmi", "gpu_burn"}, "gpu_burn" in tight.no_time_for) == ({"dcgmi"}, True)
+    assert alone + 10 <= tight.seconds <= alone + 30
+    assert next(p.look.tools for p in tight.steps if p.step.name == "burn") == frozenset({"dcgmi"})
+    ten = planned(course, budget_s=600)
+    assert ten.seconds <= 600
+    assert not ten.left_out
 
 
 def test_the_command_names_what_runs_and_blames_nothing_that_waits(node: Built, tmp_path: Path) -> None:
@@ -124,10 +164,15 @@ def test_the_command_names_what_runs_and_blames_nothing_that_waits(node: Built, 
         "quick",
     ]
     argv += ["--root", str(node.root), "--python", python]
-    done = subprocess.run(argv, env=node.environment(), capture_output=True, text=True, check=False)
+    (tmp_path / "gpu_burn").write_text("#!/bin/sh\n")
+    (tmp_path / "gpu_burn").chmod(0o755)
+    env = node.environment()
+    env["PATH"] = f"{tmp_path}:{env['PATH']}"
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "plan: 14 measurements" in done.stdout
     assert "beside the loads of the GPUs: network[public], ping[jinan.example.cn]" in done.stdout
+    assert "on this machine, but no time for: gpu_burn" in done.stdout
     assert "not measured yet" not in done.stdout
 
 

@@ -64,6 +64,10 @@ def command(
     if plan.aside:
         names = ", ".join(p.step.name for p in plan.aside)
         terminal.say(msg("beside the loads of the GPUs: {names}", names=names))
+    if plan.tools:
+        terminal.say(msg("beside our own, on this machine: {tools}", tools=", ".join(plan.tools)))
+    if plan.no_time_for:
+        terminal.say(msg("on this machine, but no time for: {tools}", tools=", ".join(plan.no_time_for)))
     waiting = {k for p in able for k in p.step.keys}
     blind = [
         f
