@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 from agent.contract_gpus import beyond_the_model
 from agent.model import Clause, Contract
-from agent.quantity import convert
+from agent.quantity import convert, format_quantity
 from agent.source import Problem
 from agent.text import Text, msg
 
@@ -21,6 +21,7 @@ def contradictions(contract: Contract, name: str = "contract") -> tuple[Problem,
         *_sockets(clauses),
         *_links(clauses),
         *_faster_than_the_port(clauses),
+        *_more_than_promised(clauses),
         *_nodes(clauses),
         *beyond_the_model(clauses),
         *_trial(contract, clauses),
@@ -30,6 +31,7 @@ def contradictions(contract: Contract, name: str = "contract") -> tuple[Problem,
 
 
 Found = Iterator[tuple[Clause, Text]]
+_COLLECTIVES = ("collectives.all_gather", "collectives.reduce_scatter", "collectives.all_to_all")
 Clauses = Mapping[str, Clause]
 
 
@@ -47,12 +49,15 @@ def _number_of_gpus(clauses: Clauses) -> Found:
     gpus = _number(count)
     if count is None or gpus is None or count.promise.op != "==":
         return
-    allreduce = clauses.get("allreduce.busbw")
-    over = allreduce.settings.get("gpus") if allreduce is not None else None
-    if allreduce is not None and isinstance(over, int) and over > gpus:
-        yield allreduce, msg("an all-reduce over {n} GPUs, but gpu.count is {m}", n=over, m=int(gpus))
+    for key in ("allreduce.busbw", *_COLLECTIVES):
+        over = clauses[key].settings.get("gpus") if key in clauses else None
+        if isinstance(over, int) and over > gpus:
+            said = msg("an all-reduce over {n} GPUs, but gpu.count is {m}", n=over, m=int(gpus))
+            if key in _COLLECTIVES:
+                said = msg("a collective over {n} GPUs, but gpu.count is {m}", n=over, m=int(gpus))
+            yield clauses[key], said
     if gpus < 2:
-        for key in ("allreduce.busbw", "p2p_bandwidth", "topology.gpu_gpu"):
+        for key in ("allreduce.busbw", *_COLLECTIVES, "p2p_bandwidth", "topology.gpu_gpu"):
             if key in clauses:
                 yield clauses[key], msg("{key} needs two GPUs, but gpu.count is {m}", key=key, m=int(gpus))
 
@@ -91,6 +96,29 @@ def _faster_than_the_port(clauses: Clauses) -> Found:
         if wanted > convert(line, port.promise.unit, clause.promise.unit):
             message = msg("{key} promises more than the port's {speed}", key=clause.key, speed=port.promise.written)
             yield clause, message
+
+
+def _more_than_promised(clauses: Clauses) -> Found:
+    """UDP is not slowed down by what is lost: sent above the promised rate it must lose packets."""
+    for clause in clauses.values():
+        asked = clause.settings.get("udp_rate") if clause.family == "network" else None
+        if clause.name not in ("udp_loss", "udp_jitter") or asked is None:
+            continue
+        for name in ("download", "upload", "speed"):
+            line = clauses.get(clause.key.rpartition(".")[0] + f".{name}")
+            promised = _number(line)
+            if line is None or promised is None or asked <= convert(promised, line.promise.unit, "B/s"):
+                continue
+            yield (
+                clause,
+                msg(
+                    "{key} is asked for at a udp_rate of {rate}, above the promised {line}",
+                    key=clause.key,
+                    rate=format_quantity(8 * asked, "bit/s"),
+                    line=f"{name} {line.promise.written}",
+                ),
+            )
+            break
 
 
 def _nodes(clauses: Clauses) -> Found:

@@ -49,14 +49,14 @@ class Section:
 
 @dataclass(frozen=True)
 class _Tool:
-    """A program by its version command; ``apt`` and ``dnf`` are the packages that bring it."""
+    """A program by its version command; ``apt`` and ``dnf`` are the packages that bring it; ``of`` what it serves."""
 
     name: str
     version: str
     serves: str
     apt: str
     dnf: str
-    gpu: bool = False
+    of: Literal["", "gpu", "rdma"] = ""
 
 
 _TOOLS = (
@@ -68,7 +68,8 @@ _TOOLS = (
     _Tool("lscpu", "--version", "cpu.model", "util-linux", "util-linux"),
     _Tool("dmidecode", "--version", "DIMM", "dmidecode", "dmidecode"),
     _Tool("smartctl", "--version", "disk[…].wear, disk[…].hours", "smartmontools", "smartmontools"),
-    _Tool("lspci", "--version", "gpu, rdma", "pciutils", "pciutils", gpu=True),
+    _Tool("lspci", "--version", "gpu, rdma", "pciutils", "pciutils", "gpu"),
+    _Tool("ib_write_bw", "--version", "rdma.write_bandwidth", "perftest", "perftest", "rdma"),
 )
 
 
@@ -96,13 +97,15 @@ def lacks(sections: Sequence[Section]) -> bool:
 
 
 def _tools(host: Host, facts: SystemFacts, gpus: int) -> Iterator[Item]:
+    cards = host.read("doctor-rdma", names=["/sys/class/infiniband/*"]).match("/sys/class/infiniband/*")
+    here = {"": True, "gpu": gpus > 0, "rdma": bool(cards)}
     for tool in _TOOLS:
         ran = host.run(f"doctor-{tool.name}", [tool.name, tool.version], TIMEOUT_S)
         absent = ran.missing()
         if absent is None:
             yield Item(word(tool.name), "there", _version(ran), word(tool.serves))
         else:
-            state: State = "not-here" if tool.gpu and not gpus else "missing"
+            state: State = "missing" if here[tool.of] else "not-here"
             yield Item(word(tool.name), state, absent.detail, word(tool.serves), _install(facts, tool.apt, tool.dnf))
 
 
@@ -150,7 +153,7 @@ def _nvidia_smi(host: Host, gpus: int) -> Item:
 
 
 def _torch(host: Host, gpus: int) -> Item:
-    name, serves = msg("Python with torch"), word("gemm, memory_bandwidth, allreduce, training")
+    name, serves = msg("Python with torch"), word("gemm, memory_bandwidth, allreduce, collectives, training")
     if not gpus:
         return Item(name, "not-here", msg("not asked for: no NVIDIA GPU on the PCI bus"), serves)
     chosen = pythons.collect(host, Asked()).chosen

@@ -24,6 +24,7 @@ Statistic = Literal[
     "percentile per repetition",
     "share of trials",
     "share of time",
+    "share of packets",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The far end of a measurement: iperf3, HTTP and TCP on one address, for a limited time, then gone.
+"""The far end of a measurement: iperf3 (TCP and UDP), HTTP and TCP on one address, for a limited time, then gone.
 
 It runs on the renter's own machine or any second host, never on the server that is judged. HTTP answers only below
 a one-time token; what is sent is random bytes, what is received is thrown away.
@@ -228,10 +228,12 @@ def start(ends: Ends, host: Host) -> Serving:
 
 
 def _free(bind: str, port: int) -> None:
-    """Raise OSError now rather than let iperf3 fail where nobody looks."""
-    with socket.socket(_family(bind), socket.SOCK_STREAM) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        trial.bind((bind, port))
+    """Raise OSError now rather than let iperf3 fail where nobody looks: it takes the port for TCP and for UDP."""
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        with socket.socket(_family(bind), kind) as trial:
+            if kind == socket.SOCK_STREAM:
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind((bind, port))
 
 
 def iperf3_argv(ends: Ends) -> list[str]:
@@ -261,7 +263,8 @@ def contract_lines(ends: Ends, address: str) -> list[str]:
         lines += [
             "network:",
             f'  - {{name: to-my-end, servers: ["{shown}:{ends.iperf3_port}"], download: ">= 100 Mbit/s",'
-            ' upload: ">= 100 Mbit/s"}',
+            ' upload: ">= 100 Mbit/s",',
+            '     udp_loss: "<= 0.5 %", udp_jitter: "<= 5 ms", udp_rate: 10 Mbit/s}',
         ]
     if ends.http_port is not None:
         base = f"http://{shown}:{ends.http_port}/{ends.token}"

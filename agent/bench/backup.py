@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional, Union
+from urllib.parse import urlsplit
 
-from agent.bench import neighbours
+from agent.bench import names, neighbours
 from agent.bench._probe import run_probe
 from agent.bench.download import CONNECTIONS, CPU_FULL_SHARE, REPEATS, SECONDS, TIMEOUT_S, TRAFFIC_CAP, WARMUP_S
 from agent.bench.endpoints import network_of
@@ -59,6 +60,7 @@ def _execute(entry: Entry, host: Host, look: Look) -> Result:
     repeats, seconds = REPEATS[look.depth], SECONDS[look.depth]
     numbers = [f"{n:g}" for n in (CONNECTIONS, WARMUP_S, seconds)]
     args = [entry.url, entry.endpoint or "", *numbers, str(TRAFFIC_CAP // repeats), f"{TIMEOUT_S:g}"]
+    named = names.look(host, f"{entry.key}.{look.number}.name", _host_of(entry))
     counted = f"{entry.key}.{look.number}.neighbours"
     before = neighbours.look(host, f"{counted}.before")
     got: list[tuple[Ran, Mapping[str, Any]]] = []
@@ -72,7 +74,7 @@ def _execute(entry: Entry, host: Host, look: Look) -> Result:
         got.append((ran, said))
     window = neighbours.between(before, neighbours.look(host, f"{counted}.after"))
     aside = neighbours.on_net(window, "upload", sum(answer["total_bytes"] for _, answer in got))
-    taken = _taken(entry, look, got)
+    taken = _taken(entry, look, got, named)
     return replace(taken, attempt=neighbours.told(taken.attempt, aside))
 
 
@@ -99,15 +101,17 @@ def _grant(entry: Entry) -> Text:
     return msg("permission to PUT there, or ACCEPT_UPLOAD_AUTHORIZATION in the environment; it is not recorded")
 
 
-def _taken(entry: Entry, look: Look, got: Sequence[tuple[Ran, Mapping[str, Any]]]) -> Taken:
+def _taken(entry: Entry, look: Look, got: Sequence[tuple[Ran, Mapping[str, Any]]], named: names.Resolved) -> Taken:
+    # Through a proxy it is the proxy that resolves the name.
+    named = names.NOTHING if got[-1][1]["proxy"] else named
     answers = [answer for _, answer in got]
     attempt = Attempt(
-        tuple(_block(entry, answer) for answer in answers),
+        tuple(_block(entry, answer, named) for answer in answers),
         look.depth,
         got[0][0].started_at,
-        tuple(e for ran, _ in got for e in ran.cited),
+        (*(e for ran, _ in got for e in ran.cited), *named.evidence),
         weak=Void(*_weakness(entry, answers)),
-        notes=tuple(_notes(look, answers)),
+        notes=(*_notes(look, answers), *named.notes),
         reproduce=_by_hand(entry),
     )
     return Taken(attempt, "B/s", "median of repetitions")
@@ -143,8 +147,18 @@ def _by_hand(entry: Entry) -> tuple[str, ...]:
     return ("aws", "s3", "cp", "FILE", entry.url, *named)
 
 
-def _block(entry: Entry, answer: Mapping[str, Any]) -> Block:
+def _host_of(entry: Entry) -> Optional[str]:
+    """The name of the service; None where the address names none (``s3://bucket`` without an endpoint)."""
+    url = entry.endpoint or entry.url
+    try:
+        return None if url.startswith("s3:") else urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _block(entry: Entry, answer: Mapping[str, Any], named: names.Resolved) -> Block:
     conditions = {
+        **named.conditions,
         "server": entry.endpoint or entry.url,
         "address": answer["address"],
         # Behind a proxy the address is the proxy's, which says nothing about the far end.

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional, Union
+from urllib.parse import urlsplit
 
-from agent.bench import neighbours
+from agent.bench import names, neighbours
 from agent.bench._probe import run_probe
 from agent.bench.endpoints import network_of
 from agent.bench.network import CPU_LIMIT, FAR_END
@@ -68,6 +69,7 @@ def _execute(entry: Entry, host: Host, look: Look) -> Result:
     cap = TRAFFIC_CAP // repeats
     args = [entry.url, *(f"{n:g}" for n in (CONNECTIONS, WARMUP_S, seconds)), str(cap), f"{TIMEOUT_S:g}"]
     got: list[tuple[Ran, Mapping[str, Any]]] = []
+    named = names.look(host, f"{entry.key}.{look.number}.name", _host_of(entry))
     counted = f"{entry.key}.{look.number}.neighbours"
     before = neighbours.look(host, f"{counted}.before")
     for number in range(1, repeats + 1):
@@ -81,7 +83,7 @@ def _execute(entry: Entry, host: Host, look: Look) -> Result:
     window = neighbours.between(before, neighbours.look(host, f"{counted}.after"))
     ours = sum(answer["total_bytes"] + answer["requests"] * REQUEST_BYTES for _, answer in got)
     aside = neighbours.on_net(window, "download", ours)
-    taken = _taken(entry, look, got)
+    taken = _taken(entry, look, got, named)
     return replace(taken, attempt=neighbours.told(taken.attempt, aside))
 
 
@@ -95,8 +97,10 @@ def read_answer(entry: Entry, ran: Ran, answer: Mapping[str, Any]) -> Union[Mapp
     return Missing("failed", detail, ran.cited, msg("a URL that this machine may fetch"))
 
 
-def _taken(entry: Entry, look: Look, got: Sequence[tuple[Ran, Mapping[str, Any]]]) -> Taken:
-    blocks = tuple(_block(entry, answer) for _, answer in got)
+def _taken(entry: Entry, look: Look, got: Sequence[tuple[Ran, Mapping[str, Any]]], named: names.Resolved) -> Taken:
+    # Through a proxy it is the proxy that resolves the name.
+    named = names.NOTHING if got[-1][1]["proxy"] else named
+    blocks = tuple(_block(entry, answer, named) for _, answer in got)
     first, last = got[0][0], got[-1][1]
     notes = [
         msg(
@@ -108,19 +112,29 @@ def _taken(entry: Entry, look: Look, got: Sequence[tuple[Ran, Mapping[str, Any]]
             gb=f"{sum(a['total_bytes'] for _, a in got) / 1e9:.3g}",
         )
     ]
+    notes += named.notes
     if last["proxy"]:
         notes.append(msg("through the proxy {proxy}, as this machine's environment says", proxy=last["proxy"]))
     if any(answer["capped"] for _, answer in got):
         notes.append(msg("ended early at {gb} GB: traffic may be metered", gb=f"{TRAFFIC_CAP / 1e9:.0f}"))
-    evidence = tuple(e for ran, _ in got for e in ran.cited)
+    evidence = (*(e for ran, _ in got for e in ran.cited), *named.evidence)
     weak = Void(*_weakness(entry, [answer for _, answer in got]))
     curl = ("curl", "-o", "/dev/null", "-m", str(round(SECONDS[look.depth])), entry.url)
     attempt = Attempt(blocks, look.depth, first.started_at, evidence, weak=weak, notes=tuple(notes), reproduce=curl)
     return Taken(attempt, "B/s", "median of repetitions")
 
 
-def _block(entry: Entry, answer: Mapping[str, Any]) -> Block:
+def _host_of(entry: Entry) -> Optional[str]:
+    """The name in the URL; None where there is none that could be read."""
+    try:
+        return urlsplit(entry.url).hostname
+    except ValueError:
+        return None
+
+
+def _block(entry: Entry, answer: Mapping[str, Any], named: names.Resolved) -> Block:
     conditions = {
+        **named.conditions,
         "server": entry.url,
         "address": answer["address"],
         # Behind a proxy the address is the proxy's, which says nothing about the far end.

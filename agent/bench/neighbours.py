@@ -59,6 +59,7 @@ class Between:
     agent: Optional[Pair] = None
     net: Mapping[str, Pair] = field(default_factory=dict)
     steal: Optional[float] = None
+    udp_overflow: Optional[int] = None  # packets that a program here was too slow to fetch
     processes: tuple[Process, ...] = ()
     evidence: tuple[str, ...] = ()
 
@@ -104,6 +105,7 @@ def between(before: Reading[Counters], after: Reading[Counters]) -> Reading[Betw
         agent=_pairs({"": old.get("agent")}, {"": new.get("agent")}).get(""),
         net=_pairs(old.get("net"), new.get("net")),
         steal=_share(old.get("cpu"), new.get("cpu")),
+        udp_overflow=_grown(old.get("udp_overflow"), new.get("udp_overflow")),
         processes=_processes(old, new),
         evidence=evidence,
     )
@@ -118,6 +120,10 @@ def _pairs(old: Any, new: Any) -> dict[str, Pair]:
         if now is not None and then is not None and now[0] >= then[0] and now[1] >= then[1]:
             found[name] = (now[0] - then[0], now[1] - then[1])
     return found
+
+
+def _grown(old: Any, new: Any) -> Optional[int]:
+    return int(new - old) if isinstance(old, int) and isinstance(new, int) and new >= old else None
 
 
 def _share(old: Any, new: Any) -> Optional[float]:

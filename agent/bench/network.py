@@ -363,7 +363,8 @@ def _nobody(failures: Sequence[Failed]) -> Missing:
     kinds = {f.missing.kind for f in failures}
     detail = msg("no server could be measured against: {failures}", failures=tuple(f.missing.detail for f in failures))
     evidence = tuple(e for f in failures for e in f.missing.evidence)
-    grant = msg("a server that answers: “iperf3 -s” on a machine of yours, its address and port under “servers”")
+    usual = msg("a server that answers: “iperf3 -s” on a machine of yours, its address and port under “servers”")
+    grant = next((f.missing.grant for f in failures if f.missing.grant is not None), usual)
     return Missing(kinds.pop() if len(kinds) == 1 else "failed", detail, evidence, grant)
 
 

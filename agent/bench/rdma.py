@@ -42,6 +42,9 @@ _KINDS: Mapping[str, MissingKind] = {
 }
 
 
+Transfer = tuple[Ran, WriteBandwidth]
+
+
 @dataclass(frozen=True)
 class Card:
     """A device and its line rate in bit/s."""
@@ -80,7 +83,7 @@ def cost(cards: int, depth: Depth) -> Cost:
 
 def _execute(key: str, cards: Sequence[Card], number: int, host: Host, look: Look) -> Result:
     mine, partner = cards[number], cards[partner_of(number, len(cards), look.number)]
-    got: list[tuple[Ran, WriteBandwidth]] = []
+    got: list[Transfer] = []
     for repetition in range(1, REPEATS[look.depth] + 1):
         probe = f"{key}.{look.number}.rep{repetition}"
         one = _transfer(host, probe, (mine.name, partner.name), PORT + number, SECONDS[look.depth])
@@ -95,9 +98,7 @@ def partner_of(number: int, cards: int, look: int) -> int:
     return (number + (1 if look % 2 else -1)) % cards
 
 
-def _transfer(
-    host: Host, probe: str, cards: tuple[str, str], port: int, seconds: int
-) -> Union[tuple[Ran, WriteBandwidth], Missing]:
+def _transfer(host: Host, probe: str, cards: tuple[str, str], port: int, seconds: int) -> Union[Transfer, Missing]:
     """One transfer; the receiving end runs beside it and ends with it, or with its own deadline."""
     mine, partner = cards
     budget = seconds + perftest.TIMEOUT_S
@@ -105,11 +106,11 @@ def _transfer(
     far = threading.Thread(target=host.run, args=(f"{probe}.far", receiving, budget))
     far.start()
     client = perftest.argv(mine, port, seconds, MARGIN_S, "127.0.0.1")
-    found: Union[tuple[Ran, WriteBandwidth], Missing, None] = None
+    found: Union[Transfer, Missing, None] = None
     for again in range(CONNECTS):
         host.sleep(LISTENING_S)
         ran = host.run(probe if not again else f"{probe}.again{again}", client, budget)
-        found = _read(ran, mine, partner)
+        found = read(ran, mine, partner)
         if found is not None:
             break
     far.join()  # it ends with the transfer or with its deadline; what it printed is in the evidence
@@ -118,7 +119,7 @@ def _transfer(
     )
 
 
-def _read(ran: Ran, mine: str, partner: str) -> Union[tuple[Ran, WriteBandwidth], Missing, None]:
+def read(ran: Ran, mine: str, partner: str) -> Union[Transfer, Missing, None]:
     """The result or why there is none; None where the other end does not listen yet."""
     missing = ran.missing()
     if missing is not None:
@@ -140,7 +141,7 @@ def _failed(ran: Ran, mine: str, partner: str, code: str, said: Union[str, Text]
     return Missing(kind, detail, ran.cited, grant)
 
 
-def _taken(look: Look, mine: Card, partner: Card, got: Sequence[tuple[Ran, WriteBandwidth]]) -> Taken:
+def _taken(look: Look, mine: Card, partner: Card, got: Sequence[Transfer]) -> Taken:
     alone = mine.name == partner.name
     blocks = tuple(
         Block(one.bits_per_s, conditions={"device": mine.name, "partner": partner.name, "message": one.message_bytes})
@@ -154,7 +155,7 @@ def _taken(look: Look, mine: Card, partner: Card, got: Sequence[tuple[Ran, Write
         got[0][0].started_at,
         tuple(e for ran, _ in got for e in ran.cited),
         void=_void(alone, value, line, mine),
-        notes=_notes(look, mine, partner, got, value),
+        notes=(told(SECONDS[look.depth], mine.name, partner.name, got, value),),
         reproduce=tuple(perftest.argv(mine.name, PORT, SECONDS[look.depth], MARGIN_S, "127.0.0.1")),
     )
     return Taken(attempt, "bit/s", "median of repetitions")
@@ -167,24 +168,25 @@ def _void(alone: bool, value: float, line: float, mine: Card) -> Union[Void, Non
         )
         return Void(LOOPBACK, text)
     if value > BEYOND * line:
-        return Void(
-            BEYOND_LINE, msg("above the line rate of {line} Gbit/s: the number is void", line=f"{line / 1e9:g}")
-        )
+        return Void(BEYOND_LINE, beyond(line))
     return None
 
 
-def _notes(
-    look: Look, mine: Card, partner: Card, got: Sequence[tuple[Ran, WriteBandwidth]], value: float
-) -> tuple[Text, ...]:
+def beyond(line: float) -> Text:
+    """Why a number above the line rate in bit/s is void."""
+    return msg("above the line rate of {line} Gbit/s: the number is void", line=f"{line / 1e9:g}")
+
+
+def told(seconds: int, one: str, other: str, got: Sequence[Transfer], value: float) -> Text:
+    """The note on the transfers of one attempt, whose median is ``value`` bit/s."""
     head = got[0][1]
-    told = msg(
+    return msg(
         "{n} transfers of {s} s from {one} to {other}, messages of {kib} KiB, median {gbit} Gbit/s ({link})",
         n=len(got),
-        s=SECONDS[look.depth],
-        one=mine.name,
-        other=partner.name,
+        s=seconds,
+        one=one,
+        other=other,
         kib=head.message_bytes // 1024,
         gbit=f"{value / 1e9:.4g}",
         link=head.link_type or "?",
     )
-    return (told,)

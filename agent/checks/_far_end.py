@@ -8,8 +8,9 @@ the attempt that fell short is set aside: it only shows that its far end is slow
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from statistics import fmean
 from typing import Optional
 
 from agent.bench.network import FAR_END
@@ -23,28 +24,59 @@ from agent.text import Text, msg
 WITHIN_S = 3600.0
 
 
+@dataclass(frozen=True)
+class Bound:
+    """A clause's limit in the measurement's unit; ``op`` is ``>=`` (rates) or ``<=`` (loss, jitter)."""
+
+    op: str
+    value: float
+
+    def short(self, attempt: Attempt) -> bool:
+        """Whether the attempt as a whole misses it: not one repetition is fast enough, or too much is lost in all."""
+        values = [block.value for block in attempt.blocks]
+        if self.op == ">=":
+            return bool(values) and all(value < self.value for value in values)
+        return bool(values) and fmean(values) > self.value
+
+    def shows(self, seen: Attempt, end: object) -> bool:
+        """Whether this attempt shows the end to be capable. The short screening shows nothing: a far end with burst
+        credits is fast for two seconds; nor does one test without loss among others with it."""
+        if self.op == "<=" and self.short(seen):
+            return False
+        return any(_kept(self, block) for block in seen.blocks if block.conditions.get("server") == end)
+
+
+def _kept(bound: Bound, block: Block) -> bool:
+    return block.value >= bound.value if bound.op == ">=" else block.value <= bound.value
+
+
 def judge(
     clause: Clause,
     case: Case,
     seen: Sequence[Measurement] = (),
     agreeing: Sequence[Measurement] = (),
     more_to_come: bool = False,
+    subject: Optional[str] = None,
 ) -> Finding:
-    """The clause's rate by rule 11.
+    """The clause's number by rule 11.
 
     ``seen``: other measurements in the same direction, which may show an end to be capable. ``agreeing``: other
     measurements that fell short of their own promise, each a witness if it is short of this one too.
     ``more_to_come``: such a witness may still appear, so that a repetition is worth its traffic.
     """
-    case = _own_address.aside(case, clause.key)
-    taken = case.measured.get(clause.key)
-    if not isinstance(taken, Measurement) or clause.promise.op != ">=":
-        return rate(clause, case)
-    limit = limit_of(clause)
-    least = convert(float(limit.value), limit.unit, taken.unit)
-    settled = settle(taken, least, seen, agreeing)
-    found = rate(clause, replace(case, measured={**case.measured, clause.key: settled}))
+    key = f"{clause.key}@{subject}" if subject else clause.key
+    case = _own_address.aside(case, key)
+    taken = case.measured.get(key)
+    if not isinstance(taken, Measurement) or clause.promise.op not in (">=", "<="):
+        return rate(clause, case, subject=subject)
+    settled = settle(taken, _bound(clause, taken), seen, agreeing)
+    found = rate(clause, replace(case, measured={**case.measured, key: settled}), subject=subject)
     return _worded(found, settled, more_to_come)
+
+
+def _bound(clause: Clause, taken: Measurement) -> Bound:
+    limit = limit_of(clause)
+    return Bound(limit.op, convert(float(limit.value), limit.unit, taken.unit))
 
 
 def judge_each(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
@@ -61,53 +93,39 @@ def _short_of_its_own(clause: Clause, case: Case) -> Optional[Measurement]:
     taken = case.measured.get(clause.key)
     if not isinstance(taken, Measurement) or clause.promise.op != ">=":
         return None
-    limit = limit_of(clause)
-    least = convert(float(limit.value), limit.unit, taken.unit)
-    return taken if all(short(a, least) for a in taken.attempts) else None
+    bound = _bound(clause, taken)
+    return taken if all(bound.short(a) for a in taken.attempts) else None
 
 
 def settle(
-    taken: Measurement, least: float, seen: Sequence[Measurement] = (), agreeing: Sequence[Measurement] = ()
+    taken: Measurement, bound: Bound, seen: Sequence[Measurement] = (), agreeing: Sequence[Measurement] = ()
 ) -> Measurement:
-    """The attempts with their weakness lifted, kept, or turned into being set aside. ``least`` in their unit."""
-    attempts = tuple(_settled(a, taken, least, seen, agreeing) for a in taken.attempts)
+    """The attempts with their weakness lifted, kept, or turned into being set aside."""
+    attempts = tuple(_settled(a, taken, bound, seen, agreeing) for a in taken.attempts)
     return replace(taken, attempts=attempts)
 
 
 def _settled(
-    attempt: Attempt, taken: Measurement, least: float, seen: Sequence[Measurement], agreeing: Sequence[Measurement]
+    attempt: Attempt, taken: Measurement, bound: Bound, seen: Sequence[Measurement], agreeing: Sequence[Measurement]
 ) -> Attempt:
     if attempt.weak is None or attempt.weak.code != FAR_END or attempt.void is not None:
         return attempt
     others = [a for a in taken.attempts if a is not attempt and a.void is None and _near(a, attempt)]
     elsewhere = [a for a in others if _differ(a, attempt)]
     witnesses = [a for m in seen for a in m.attempts if _near(a, attempt)]
-    if any(_shows(block, attempt, least) for a in (attempt, *others, *witnesses) for block in a.blocks):
+    if any(bound.shows(a, _of(attempt, "server")) for a in (attempt, *others, *witnesses)):
         return replace(attempt, weak=None)
-    if any(not short(a, least) for a in elsewhere):
+    if any(not bound.short(a) for a in elsewhere):
         return replace(attempt, void=attempt.weak)
     # An attempt held back by our own CPU or by a small file is no witness.
     agreed = [a for m in agreeing for a in m.attempts if _near(a, attempt) and _differ(a, attempt)]
-    if any(short(a, least) and a.void is None and _by_far_end(a) for a in (*elsewhere, *agreed)):
+    if any(bound.short(a) and a.void is None and _by_far_end(a) for a in (*elsewhere, *agreed)):
         return replace(attempt, weak=None)
     return attempt
 
 
-def short(attempt: Attempt, least: float) -> bool:
-    """Whether not one repetition reached ``least``."""
-    return bool(attempt.blocks) and all(block.value < least for block in attempt.blocks)
-
-
 def _by_far_end(attempt: Attempt) -> bool:
     return attempt.weak is None or attempt.weak.code == FAR_END
-
-
-def _shows(block: Block, attempt: Attempt, least: float) -> bool:
-    """Whether this block reached ``least`` through the attempt's own end.
-
-    The short screening shows nothing: a far end with burst credits is fast for two seconds.
-    """
-    return block.conditions.get("server") == _of(attempt, "server") and block.value >= least
 
 
 def _differ(one: Attempt, other: Attempt) -> bool:

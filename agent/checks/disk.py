@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from agent.bench import disk as bench
+from agent.bench import unable
 from agent.bench.disk_rig import Ground
 from agent.bench.step import Step
 from agent.checks._api import Case
@@ -14,6 +15,7 @@ from agent.checks._disk_wear import FIELDS, judge_wear
 from agent.checks._judge import rate as judge_rate
 from agent.checks._judge import unreadable, unsupported
 from agent.facts.disks import MEMORY_FILESYSTEMS, DiskFacts
+from agent.facts.programs import absent
 from agent.grammar import Section, duration, one_of, per_second, percent, raid, rate, size, text
 from agent.model import Clause, Finding
 from agent.quantity import convert
@@ -29,7 +31,7 @@ GRAMMAR = Section(
             aliases={"nvme ssd": "nvme", "sata ssd": "ssd", "固态": "ssd", "机械": "hdd"},
             order="one_of",
         ),
-        "size": size(),
+        "size": size(such="2 TB"),
         "read": rate(),
         "write": rate(),
         "read_iops": per_second(),
@@ -38,7 +40,7 @@ GRAMMAR = Section(
         "write_p99": duration(),
         "raid": raid(),
         "wear": percent(),
-        "hours": duration(unit="h"),
+        "hours": duration(unit="h", such="1000 h"),
         "sustained": percent("at_least"),
         "checkpoint": rate(),
         "small_files": per_second(),
@@ -48,7 +50,7 @@ GRAMMAR = Section(
 )
 
 BYTE_RATES = frozenset({"read", "write", "checkpoint"})
-FACTS = ("disks",)
+FACTS = ("disks", "programs")
 _SMART = msg("root, or a script for the vendor's root: smartctl reads wear and hours from the device itself")
 NEEDS_ROOT = {"wear": _SMART, "hours": _SMART}
 _HOST_DISK = msg("lsblk of the host: a container or guest sees what it was given, not the disk under it")
@@ -67,7 +69,19 @@ def steps(clauses: Sequence[Clause], case: Case) -> Iterator[Step]:
         if keys and _in_memory(case, path) is None:
             space = _facts(case, path).space
             shut = isinstance(space, Missing) and space.kind in ("not-there", "denied")
-            yield bench.step(path, keys, _ground(_facts(case, path)), shut, {c.name: _promised(c) for c in mine})
+            without = None if shut else absent(case.facts, "fio")
+            lacking = [n for n in keys if n in _needs_fio(case)] if without else []
+            if without and lacking:
+                yield unable.step(f"disk[{path}].fio", [keys.pop(n) for n in lacking], "disk", without)
+            if keys:
+                promised = {c.name: _promised(c) for c in mine}
+                yield bench.step(path, keys, _ground(_facts(case, path)), shut, promised)
+
+
+def _needs_fio(case: Case) -> frozenset[str]:
+    """What dd cannot stand in for: it keeps one request in flight, and prints no second by second."""
+    alone = frozenset({"read_iops", "write_iops", "read_p99", "write_p99", "sustained"})
+    return alone if absent(case.facts, "dd") is None else alone | {"read", "write"}
 
 
 def _promised(clause: Clause) -> float:

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, Optional
 
 from agent.bench import ping as bench
+from agent.bench import unable
 from agent.bench.step import Step
 from agent.checks import _own_address
 from agent.checks._api import Case
 from agent.checks._judge import rate, unsupported
+from agent.facts.programs import absent
 from agent.grammar import Section, duration, host, percent
 from agent.model import Clause, Finding
 from agent.quantity import convert
@@ -19,12 +21,16 @@ GRAMMAR = Section(
     settings={"host": host()},
     many="host",
 )
-FACTS = _own_address.FACTS
+FACTS = (*_own_address.FACTS, "programs")
 NAMES: tuple[bench.Name, ...] = ("latency", "jitter", "loss")
 
 
 def steps(clauses: Sequence[Clause], case: Case) -> Iterable[Step]:
-    """One step a host."""
+    """One step a host. Without ping TCP tells the latency; what is lost nobody tells."""
+    why = absent(case.facts, "ping")
+    if why is not None:
+        yield from (unable.step(c.key, (c.key,), "network", why) for c in clauses if c.name == "loss")
+        clauses = [c for c in clauses if c.name != "loss"]
     for name in dict.fromkeys(str(c.settings["host"]) for c in clauses):
         yield bench.step(entry_of([c for c in clauses if c.settings["host"] == name]))
 

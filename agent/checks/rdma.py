@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 from agent.bench import rdma as bench
+from agent.bench import rdma_peer, unable
 from agent.bench.step import Step
+from agent.checks import _far_end
 from agent.checks._api import Case
 from agent.checks._judge import compare_values, fact, finding, unreadable, unsupported
 from agent.checks._judge import rate as measured_rate
+from agent.facts import programs
 from agent.facts.gpus import GpusFacts
 from agent.facts.rdma import Hca, Port, RdmaFacts
-from agent.grammar import Section, count, flag, rate
+from agent.grammar import Section, count, flag, host, list_of, rate
 from agent.model import Clause, Finding, Limit
 from agent.quantity import convert
 from agent.reading import Known, Missing, Reading
@@ -21,13 +24,14 @@ from agent.text import Text, msg
 GRAMMAR = Section(
     clauses={
         "devices": count(),
-        "rate": rate(measured=False),
-        "write_bandwidth": rate(),
+        "rate": rate(measured=False, such="400 Gbit/s"),
+        "write_bandwidth": rate(such="380 Gbit/s"),
         "gpudirect": flag(),
     },
+    settings={"peer": list_of(host())},
 )
 
-FACTS = ("gpus", "rdma")
+FACTS = ("gpus", "programs", "rdma")
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
 
 
@@ -38,7 +42,10 @@ def steps(clauses: Sequence[Clause], case: Case) -> Iterable[Step]:
         return
     cards = [bench.Card(name, _speed(device)) for name, device in _counting(case, rdma) if _up(device)]
     if cards:
-        yield bench.step(cards)
+        peers = _peers(clauses)
+        one = rdma_peer.step(cards, peers) if peers else bench.step(cards)
+        why = programs.absent(case.facts, "ib_write_bw")
+        yield unable.step(one.name, one.keys, one.load, why) if why else one
 
 
 def judge(clauses: Sequence[Clause], case: Case) -> Iterator[Finding]:
@@ -153,7 +160,7 @@ def _counting(case: Case, rdma: RdmaFacts) -> list[tuple[str, Hca]]:
 
 
 def _bandwidths(clause: Clause, case: Case, rdma: RdmaFacts) -> Iterator[Finding]:
-    """Each card by what it wrote to another one."""
+    """Each card by what it wrote to another one, of this machine or of the one that the contract names."""
     found = _hardware(case)
     if isinstance(found, Missing):
         yield unreadable(clause, found)
@@ -169,8 +176,15 @@ def _bandwidths(clause: Clause, case: Case, rdma: RdmaFacts) -> Iterator[Finding
             detail = msg("this environment has no /dev/infiniband/uverbs*: programs cannot use them here")
             grant = msg("/dev/infiniband in this environment, and memlock unlimited")
             yield unreadable(clause, Missing("denied", detail, rdma.verbs.evidence, grant), name)
+        elif _peers([clause]):
+            yield _far_end.judge(clause, case, subject=name)
         else:
             yield measured_rate(clause, case, subject=name)
+
+
+def _peers(clauses: Sequence[Clause]) -> tuple[str, ...]:
+    """The other machines that the contract names; none: this machine's cards write to each other."""
+    return next((tuple(map(str, c.settings["peer"])) for c in clauses if c.settings.get("peer")), ())
 
 
 def _up(device: Hca) -> bool:

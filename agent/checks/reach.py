@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from agent.bench import names
 from agent.bench import reach as bench
 from agent.bench.step import Step
 from agent.checks import _own_address
@@ -63,7 +64,7 @@ def _judge(clause: Clause, case: Case) -> Finding:
         depth=taken.attempts[-1].depth,
         reproduce=taken.attempts[-1].reproduce,
         evidence=tuple(dict.fromkeys(e for a in taken.attempts for e in a.evidence)),
-        notes=tuple(dict.fromkeys(n for a in taken.attempts for n in a.notes)),
+        notes=(*dict.fromkeys(n for a in taken.attempts for n in a.notes), *_slow_names(last)),
         grant=_grant(last),
         again="repeat" if code == "fail-not-repeated" and len(taken.attempts) == 1 else None,
     )
@@ -106,6 +107,13 @@ def _grant(one: Mapping[str, Any]) -> Any:
     if stage == "certificate":
         return msg("install ca-certificates and set the clock, or name the authority in SSL_CERT_FILE")
     return None
+
+
+def _slow_names(one: Mapping[str, Any]) -> tuple[Text, ...]:
+    """Where the time went, if it went into the name."""
+    ms = one.get("dns_ms")
+    slow = isinstance(ms, (int, float)) and ms >= names.SLOW_MS
+    return (names.slow(float(ms or 0), one.get("name_servers")),) if slow else ()
 
 
 def _said(one: Mapping[str, Any]) -> str:

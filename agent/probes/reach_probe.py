@@ -3,7 +3,8 @@
 TARGET is an http(s) URL, or host[:port] (port 443 where none is given: TCP, and TLS on port 443). Prints JSON:
 ``reached``; ``stage`` that was reached or failed (proxy, dns, tcp, certificate, tls, http); ``error``; ``proxy``
 (from the environment, for URLs, without its password); ``address``; ``dns_ms``, ``tcp_ms``, ``tls_ms``,
-``http_ms`` (to the first byte of the answer) as far as they happened; ``status``; ``location`` of a redirect.
+``http_ms`` (to the first byte of the answer) as far as they happened; ``status``; ``location`` of a redirect;
+``name_servers`` of /etc/resolv.conf.
 The certificate is verified against this machine's store.
 """
 
@@ -151,12 +152,21 @@ def resolve(host: str, port: int, timeout: float, answer: dict[str, Any]) -> lis
     thread = threading.Thread(target=ask_name_server, daemon=True)
     thread.start()
     thread.join(timeout)
-    answer["dns_ms"] = since(begun)
+    answer.update(dns_ms=since(begun), name_servers=name_servers())
     if not found:
         raise StageError("dns", f"no name server answered in {timeout:g} s about {host}")
     if isinstance(found[0], Exception):
         raise StageError("dns", f"{host}: {found[0]}")
     return list(found[0])
+
+
+def name_servers() -> list[str]:
+    try:
+        with open("/etc/resolv.conf", encoding="utf-8", errors="replace") as source:
+            rows = [line.split() for line in source]
+    except OSError:
+        return []
+    return [row[1] for row in rows if len(row) > 1 and row[0] == "nameserver"]
 
 
 def secure(connection: socket.socket, host: str, answer: dict[str, Any]) -> ssl.SSLSocket:

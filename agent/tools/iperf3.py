@@ -44,7 +44,8 @@ class Iperf3:
     ``sent`` is the sender's view, ``received`` the receiver's, whichever end that was (``reverse``: the
     server sent). What the far end did not report is None. ``error`` is set where the run ended early
     though it printed sums: such numbers cover only the part before. ``back_…`` is the way back of
-    ``--bidir``.
+    ``--bidir``. Of UDP alone: ``packets`` as the receiver counted them by their numbers, those that were lost too;
+    ``sent_packets``, None before 3.10; ``jitter_ms`` as the receiver smoothed it (RFC 1889).
     """
 
     version: Optional[str]
@@ -58,6 +59,16 @@ class Iperf3:
     error: Optional[str]
     back_sent_bits_per_s: Optional[float] = None
     back_received_bits_per_s: Optional[float] = None
+    packets: Optional[int] = None
+    lost_packets: Optional[int] = None
+    sent_packets: Optional[int] = None
+    jitter_ms: Optional[float] = None
+
+
+# Not part of the fixed shape of ``accept parse iperf3``.
+_BEYOND_THE_SHAPE = frozenset(
+    ("back_sent_bits_per_s", "back_received_bits_per_s", "packets", "lost_packets", "sent_packets", "jitter_ms")
+)
 
 
 def client_argv(
@@ -71,8 +82,11 @@ def client_argv(
     udp: bool = False,
     rate_bits_per_s: Optional[int] = None,
     connect_timeout_ms: int = 5000,
+    length: Optional[int] = None,
 ) -> list[str]:
     """The client's argv; ``rate_bits_per_s`` is the target a stream (UDP without one sends 1 Mbit/s).
+
+    ``length``: bytes of a UDP packet's content; before 3.2 iperf3 takes 8 KiB, which travel in pieces.
 
     ``connect_timeout_ms`` 0 leaves the option out: iperf3 before 3.3 refuses it.
     """
@@ -85,6 +99,8 @@ def client_argv(
         argv.append("-u")
     if rate_bits_per_s is not None:
         argv += ["-b", str(rate_bits_per_s)]
+    if length is not None:
+        argv += ["-l", str(length)]
     if connect_timeout_ms:
         argv += ["--connect-timeout", str(connect_timeout_ms)]
     return argv
@@ -117,8 +133,8 @@ def parse(text: str) -> Iperf3:
 
 
 def to_json(result: Iperf3) -> dict[str, Any]:
-    """The fixed shape of ``accept parse iperf3``; the way back of ``--bidir`` is not part of it."""
-    return {key: value for key, value in asdict(result).items() if not key.startswith("back_")}
+    """The fixed shape of ``accept parse iperf3``."""
+    return {key: value for key, value in asdict(result).items() if key not in _BEYOND_THE_SHAPE}
 
 
 def failure_kind(error: str) -> str:
@@ -166,6 +182,7 @@ def _result(start: dict[str, Any], end: dict[str, Any], error: Optional[str]) ->
     received = mapping(end.get("sum_received"))
     reverse = integer(setup.get("reverse"))
     retransmits = integer(sent.get("retransmits"))
+    counted = _counted(end) if (protocol or "").upper() == "UDP" else {}
     return Iperf3(
         version=text_or_none(start.get("version")),
         protocol=protocol,
@@ -178,7 +195,28 @@ def _result(start: dict[str, Any], end: dict[str, Any], error: Optional[str]) ->
         error=error,
         back_sent_bits_per_s=_rate(mapping(end.get("sum_sent_bidir_reverse"))),
         back_received_bits_per_s=_rate(mapping(end.get("sum_received_bidir_reverse"))),
+        packets=integer(counted.get("packets")) or None,
+        lost_packets=_not_negative(counted.get("lost_packets")),
+        sent_packets=(integer(mapping(end.get("sum_sent")).get("packets")) or None) if counted else None,
+        jitter_ms=_jitter(counted),
     )
+
+
+def _counted(end: dict[str, Any]) -> dict[str, Any]:
+    """What a UDP receiver counted: ``sum_received``, before 3.10 in the one ``sum``."""
+    received = mapping(end.get("sum_received"))
+    return received if number(received.get("packets")) else mapping(end.get("sum"))
+
+
+def _jitter(counted: dict[str, Any]) -> Optional[float]:
+    """Of no packets there is no jitter, though a 0 is printed."""
+    return number(counted.get("jitter_ms")) if integer(counted.get("packets")) else None
+
+
+def _not_negative(value: object) -> Optional[int]:
+    """Packets that came twice or late make older versions count below 0."""
+    found = integer(value)
+    return None if found is None else max(found, 0)
 
 
 def _rate(total: dict[str, Any]) -> Optional[float]:

@@ -311,7 +311,7 @@ def attempt(server: str, net: Optional[str], *rates: float, minute: int = 0) -> 
 def settled(*attempts: Attempt, seen: Sequence[Attempt] = ()) -> list[Attempt]:
     taken = Measurement("network[x].download", "B/s", "median of repetitions", attempts)
     other = Measurement("network[y].download", "B/s", "median of repetitions", tuple(seen))
-    return list(_far_end.settle(taken, 100.0, [other] if seen else []).attempts)
+    return list(_far_end.settle(taken, _far_end.Bound(">=", 100.0), [other] if seen else []).attempts)
 
 
 def test_two_networks_within_the_hour_agree() -> None:
