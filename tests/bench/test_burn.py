@@ -10,6 +10,7 @@ from typing import Any, Optional
 
 import pytest
 
+from agent.bench import burn as bench_burn
 from agent.bench import clocks as light
 from agent.bench.burn import BurnStep, dtype_for
 from agent.bench.step import Look
@@ -442,3 +443,52 @@ def test_without_a_load_clocks_are_not_judged_here(tmp_path: Path) -> None:
 
 def _steady(value: float) -> synthetic.Of:
     return lambda card, t: value
+
+
+# ---------------------------------------------------------------- the trade's own tools beside it
+
+TOOL = """#!/bin/sh
+printf '\\r100.0%%  proc'"'"'d: 20 (15000 Gflop/s) - 20 (15100 Gflop/s)   errors: 0 - 0   temps: 60 C - 61 C '
+printf '\\nKilling processes with SIGTERM (soft kill)\\ndone\\n\\nTested 2 GPUs:\\n\\tGPU 0: FAULTY\\n\\tGPU 1: OK\\n'
+"""
+
+
+def test_gpu_burn_of_the_machine_stands_beside_and_judges_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "gpu_burn"
+    tool.write_text(TOOL)
+    tool.chmod(0o755)
+    made = read_result(left(tmp_path / "made", synthetic.burn(600), synthetic.telemetry(600)), "burn")
+    monkeypatch.setattr(bench_burn, "launch", lambda *a, **k: made)
+    one = BurnStep(interpreter(devices=CARDS), metrics=ALL, duration_s=600, tools={"gpu_burn": str(tool)})
+    assert one.step().tools == {"gpu_burn": 60.0}
+    host = live(tmp_path)
+    found = one.execute(host, Look())
+    assert [r.probe for r in host.log] == ["second.gpu_burn"]
+    assert host.log[0].argv == (str(tool), "-tc", "20")
+    findings = judged("temperature", found)
+    assert [f.outcome for f in findings.values()] == ["pass", "pass"]
+    assert any("advisory: gpu_burn calls this GPU faulty" in str(n) for n in findings[A].notes)
+    assert any("15.1 TFLOPS of fp32 products, 0 errors" in str(n) for n in findings[B].notes)
+    assert not any("advisory" in str(n) for n in findings[B].notes)
+    assert host.log[0].evidence in findings[A].evidence
+    assert one.execute(ReplayHost(Store(tmp_path / "run")), Look()) == found
+
+
+def test_wrong_products_of_ours_and_of_gpu_burn_are_no_disagreement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "gpu_burn"
+    tool.write_text(TOOL)
+    tool.chmod(0o755)
+    result: Any = json.loads(json.dumps(synthetic.burn(600)))
+    result["burn"][0]["blocks"][0]["correct"] = False
+    made = read_result(left(tmp_path / "made", result, synthetic.telemetry(600)), "burn")
+    monkeypatch.setattr(bench_burn, "launch", lambda *a, **k: made)
+    one = BurnStep(interpreter(devices=CARDS), metrics=ALL, duration_s=600, tools={"gpu_burn": str(tool)})
+    found = one.execute(live(tmp_path), Look())[f"burn.temperature@{A}"]
+    assert isinstance(found, Taken)
+    said = [str(n) for n in found.attempt.notes]
+    assert "gpu_burn calls this GPU faulty too" in said
+    assert not any("advisory" in n for n in said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.bench import p2p_bandwidth, pcie_bandwidth
+from agent.bench import p2p_bandwidth, pcie_bandwidth, second_source
 from agent.checks import families
 from agent.course import Course
 from agent.evidence import Store
@@ -96,6 +97,54 @@ def test_copies_and_the_link_in_one_step(tmp_path: Path, monkeypatch: pytest.Mon
     }
     assert found[f"gpu.pcie@{second}"].measured == "Gen5 x8"
     assert len(list((tmp_path / "run/evidence").glob("*pcie_bandwidth*"))) == 2
+
+
+MATRIX = """nvbandwidth Version: v0.8
+Device 0: NVIDIA H100 80GB HBM3 (0000{first})
+Device 1: NVIDIA H100 80GB HBM3 (0000{second})
+
+Running host_to_device_memcpy_ce.
+memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)
+           0         1
+ 0      0.40      0.20
+
+SUM host_to_device_memcpy_ce 0.60
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "first", "second"),
+    [
+        (
+            "cat <<'END'\n{matrix}\nEND",
+            "nvbandwidth on this machine: 0.4 GB/s",
+            "advisory: nvbandwidth and accept differ",
+        ),
+        ("echo '[CUDA_ERROR_NOT_READY] device not ready'; exit 1", "gave no number", "gave no number"),
+        ("head -c 300 /dev/urandom", "gave no number", "gave no number"),
+        ("sleep 60", "nvbandwidth gave no answer in", "nvbandwidth gave no answer in"),
+    ],
+    ids=["sound", "failing", "garbage", "hanging"],
+)
+def test_nvbandwidth_of_the_machine_stands_beside_and_judges_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, first: str, second: str
+) -> None:
+    monkeypatch.setattr(second_source, "TIMEOUT_S", 1.5)
+    node = small().answering(RATES)
+    host = deliver(node, tmp_path, monkeypatch)
+    a, b = slots(node)
+    (tmp_path / "second").mkdir()
+    tool = tmp_path / "second" / "nvbandwidth"
+    tool.write_text("#!/bin/sh\n" + script.format(matrix=MATRIX.format(first=a[:-2], second=b[:-2])) + "\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    asked = (clause("pcie_bandwidth.h2d", ">= 0.3 GB/s"),)
+    found = judge(asked, host)
+    for slot, said in ((a, first), (b, second)):
+        one = found[f"pcie_bandwidth.h2d@{slot}"]
+        assert one.outcome == "pass", "ours is judged"
+        assert any(said in str(note) for note in one.notes)
+    assert judge(asked, ReplayHost(Store(tmp_path / "run"))) == found
 
 
 def test_a_slow_way_between_two_cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
