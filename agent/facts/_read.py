@@ -34,7 +34,7 @@ def parsed(reading: Reading[T], parse: Callable[[T], U], what: str) -> Reading[U
     try:
         return Known(parse(reading.value), reading.evidence)
     except ParseError as error:
-        detail = msg("{what} cannot be read: {why}", what=what, why=str(error))
+        detail = msg("{what} cannot be read: {why}", what=what, why=error.why)
         return Missing(kind_of(error), detail, reading.evidence, remedy(error.kind, what))
     except (ValueError, LookupError) as error:
         return unparsable(what, str(error), reading.evidence)

@@ -59,7 +59,7 @@ def said(ran: Ran, parse: Callable[[str], T], tool: str) -> Reading[T]:
             return failed
         kind = _KINDS.get(error.kind, "failed")
         grant = msg("grant {what}", what="root") if kind == "denied" else None
-        return Missing(kind, msg("{tool}: {why}", tool=tool, why=str(error)), ran.cited, grant)
+        return Missing(kind, msg("{tool}: {why}", tool=tool, why=error.why), ran.cited, grant)
 
 
 def slots(smi: SmiXml) -> dict[str, Optional[Gpu]]:

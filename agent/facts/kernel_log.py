@@ -149,7 +149,7 @@ def _read(ran: Ran, source: str) -> Reading[KernelLog]:
     except ParseError as error:
         kind: MissingKind = "unsupported" if error.kind == "empty" else kind_of(error)
         grant = _DENIED if kind == "denied" else remedy(error.kind, source)
-        return Missing(kind, msg("{tool}: {why}", tool=source, why=str(error)), ran.cited, grant)
+        return Missing(kind, msg("{tool}: {why}", tool=source, why=error.why), ran.cited, grant)
     if not found.lines:
         detail = msg("{tool} shows no line at all, which says nothing about Xids", tool=source)
         return Missing("unsupported", detail, ran.cited, _DENIED)

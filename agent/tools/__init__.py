@@ -10,7 +10,9 @@ import importlib
 import pkgutil
 from dataclasses import asdict, dataclass
 from types import ModuleType
-from typing import Any, Optional
+from typing import Any, Optional, Union
+
+from agent.text import Text, msg
 
 LONGEST_LINE = 200  # characters of a tool's text that an error message quotes
 
@@ -21,11 +23,12 @@ class ParseError(Exception):
 
     ``kind`` is ``unparsable`` for text that is not what it claims, ``truncated`` for a text cut in the
     middle, or the failure's own name (``driver_mismatch``, ``gpu_lost``, ``busy_server``, ``enospc`` ...).
-    ``line`` is the offending line as found, shortened to 200 characters.
+    ``line`` is the offending line as found, shortened to 200 characters. A ``message`` that a renter meets is a
+    :class:`~agent.text.Text`, so that a report can say it in his language.
     """
 
     kind: str
-    message: str
+    message: Union[str, Text]
     line: Optional[str] = None
 
     def __post_init__(self) -> None:
@@ -35,6 +38,12 @@ class ParseError(Exception):
     def __str__(self) -> str:
         where = f": {self.line!r}" if self.line else ""
         return f"{self.message}{where}"
+
+    @property
+    def why(self) -> Text:
+        """What :meth:`__str__` says, to be said in any language."""
+        message = self.message if isinstance(self.message, Text) else msg("{text}", text=self.message)
+        return msg("{message}: {line}", message=message, line=repr(self.line)) if self.line else message
 
 
 def parsers() -> dict[str, ModuleType]:

@@ -5,25 +5,26 @@ from __future__ import annotations
 import re
 from typing import Optional
 
+from agent.text import Text, msg
 from agent.tools import ParseError
 
 _SHORT = 40  # lines: a failure text is not longer, and a longer text is not searched
 
 # First match wins.
-_TABLE: tuple[tuple[str, str, str], ...] = (
+_TABLE: tuple[tuple[str, Text, str], ...] = (
     (
         "broken_tool",
-        "the tool is there and cannot be loaded",
+        msg("the tool is there and cannot be loaded"),
         r"error while loading shared libraries|version `\S+' not found|[Ee]xec format error|cannot execute",
     ),
     (
         "denied",
-        "sudo wants a password or refuses",
+        msg("sudo wants a password or refuses"),
         r"^sudo: .*(?:password|terminal|tty)|not in the sudoers|(?:不在|不是) ?sudoers",
     ),
     (
         "tool_missing",
-        "the tool is not installed or not in PATH",
+        msg("the tool is not installed or not in PATH"),
         r"command not found|未找到命令|未找到指令|找不到指令|(?:Kommando|Befehl) (?:wurde )?nicht gefunden"
         r"|commande introuvable|orden no encontrada|no se encontró la orden|не найден|コマンドが見つかりません"
         r"|comando não encontrado|comando non trovato|명령을 찾을 수 없|executable file not found"
@@ -34,14 +35,14 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "denied",
-        "no permission",
+        msg("no permission"),
         r"Permission denied|Operation not permitted|权限不够|拒绝访问|不允许的操作|Keine Berechtigung|nicht erlaubt"
         r"|Permission non accordée|Opération non permise|Permiso denegado|Operación no permitida|Отказано в доступе"
         r"|Операция не позволена|許可がありません|許可されていない操作|허가 거부|Permissão negada|Permesso negato",
     ),
     (
         "crashed",
-        "the tool itself crashed or was killed",
+        msg("the tool itself crashed or was killed"),
         r"[Ss]egmentation fault|段错误|[Cc]ore dumped|核心已转储|^Bus error|^Illegal instruction|^Aborted"
         r"|^Killed$|^已杀死|Speicherzugriffsfehler|Erreur de segmentation",
     ),
@@ -57,5 +58,5 @@ def failure(text: str, tool: str) -> Optional[ParseError]:
     for line in lines:
         for kind, message, pattern in _FAILURES:
             if pattern.search(line[:400]):
-                return ParseError(kind, f"no {tool} output: {message}", line)
+                return ParseError(kind, msg("no {tool} output: {message}", tool=tool, message=message), line)
     return None

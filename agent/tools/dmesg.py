@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Optional
 
+from agent.text import msg
 from agent.tools import ParseError, _shell
-from agent.tools._text import clean, first_line
+from agent.tools._text import clean, first_line, recognise
 from agent.tools.xid import sxid_class, xid_class
 
 KIND = "dmesg"
 TIMEOUT_S = 20.0
+_SIGN = re.compile(r"NVRM|kern|\[[ \d.+<>]+\]|\d\d:\d\d:\d\d|\d,\d+,\d+,")
 
 _ADDRESS = r"[0-9a-fA-F]{2,8}:[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2})?(?:\.[0-7])?"
 _XID = re.compile(rf"NVRM: Xid(?: \((?:PCI:)?({_ADDRESS})([^)]*)\))?:\s*(\d+),\s*(.*)$")
@@ -25,7 +27,7 @@ _MARK = re.compile(r"NVRM: Xid\b|\bSXid\b")
 _FALLEN = re.compile(r"fallen off the bus", re.IGNORECASE)
 _GPU_ADDRESS = re.compile(r"(?:PCI:|^|\s)([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?![:\d])")
 _PREFIX = re.compile(
-    r"^(?:>\s*|(?:/\S{1,200}:)?(?:\d{1,7}[:-])?)?(?:<\d+>(?:1 )?)?\s*(?:"
+    r"^(?:>\s*|(?:/\S{1,200}:)?(?:\d{1,7}[:-])?)?(?:<\d+>(?:1 )?)?\s{0,40}(?:"
     r"\[[ \d.]+\s*(?:[<+][^\]]*)?\]"  # [ 12.345678] [ 12.3 < 0.1>]
     r"|\[\w{3} \w{3} +\d+ [\d:]+ \d{4}\]"  # dmesg -T
     r"|\[\w{3} *\d+ \d\d:\d\d\]|\[\s*\+\d+\.\d+\]"  # dmesg -e
@@ -113,6 +115,7 @@ def parse(text: str) -> Dmesg:
     Raises :class:`ParseError`: ``denied``, ``truncated`` (the last line breaks off inside an Xid),
     ``unparsable`` (no line looks like a kernel log).
     """
+    recognise(text, "kernel log", _SIGN)
     text = _ANSI.sub("", clean(text))
     lines = [line.rstrip() for line in text.split("\n")]
     filled = [line for line in lines if line.strip()]
@@ -135,9 +138,9 @@ def to_json(result: Dmesg) -> dict[str, object]:
 def _raise_on_message(text: str, filled: list[str]) -> None:
     denied = next((line for line in filled if _DENIED.search(line)), None)
     if denied is not None and len(filled) <= 10:
-        raise ParseError("denied", "no permission to read the kernel log", denied)
+        raise ParseError("denied", msg("no permission to read the kernel log"), denied)
     if _EMPTY_JOURNAL.search(text) and len(filled) <= 3:
-        raise ParseError("empty", "the journal holds nothing that this user may see", filled[0])
+        raise ParseError("empty", msg("the journal holds nothing that this user may see"), filled[0])
     if filled and not any(_PREFIX.match(line) or _MARK.search(line) for line in filled):
         shell = _shell.failure(text, "kernel log")
         if shell is not None:

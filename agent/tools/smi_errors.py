@@ -9,7 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
+from agent.text import Text, msg
 from agent.tools import ParseError
+from agent.tools._text import first_line
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Failure:
     """A known failure: its kind, the sentence for the reader, and the line that said it."""
 
     kind: str
-    message: str
+    message: Text
     line: str
 
 
@@ -31,86 +33,86 @@ class LostGpu:
 
 
 # First match wins, so the specific texts stand before the general ones.
-_TABLE: tuple[tuple[str, str, str], ...] = (
+_TABLE: tuple[tuple[str, Text, str], ...] = (
     (
         "driver_mismatch",
-        "the NVIDIA library and the loaded kernel driver have different versions",
+        msg("the NVIDIA library and the loaded kernel driver have different versions"),
         r"driver/library version mismatch|lib_rm_version_mismatch|nvml/rm version mismatch|api mismatch",
     ),
     (
         "gpu_lost",
-        "a GPU is lost: the driver cannot reach it",
+        msg("a GPU is lost: the driver cannot reach it"),
         r"unable to determine the device handle|gpu is lost|nvml_error_gpu_is_lost|fallen off the bus",
     ),
-    ("gpu_requires_reset", "a GPU requires a reset", r"gpu requires reset|nvml_error_reset_required"),
+    ("gpu_requires_reset", msg("a GPU requires a reset"), r"gpu requires reset|nvml_error_reset_required"),
     (
         "driver_too_old",
-        "the host's driver is too old for this CUDA version",
+        msg("the host's driver is too old for this CUDA version"),
         r"requirement error: unsatisfied condition|driver version is insufficient for cuda",
     ),
     (
         "no_driver",
-        "the NVIDIA driver is not loaded or does not answer",
+        msg("the NVIDIA driver is not loaded or does not answer"),
         r"couldn't communicate with the nvidia driver|driver[ _]not[ _]loaded|driver is not loaded",
     ),
     (
         "no_library",
-        "the NVIDIA management library is missing in this environment",
+        msg("the NVIDIA management library is missing in this environment"),
         r"couldn't find libnvidia-ml|nvml shared library not found|library_not_found"
         r"|(?:libnvidia-ml|libcuda|libnccl|libcudart|libmpi)\.so[\w.]*: cannot open shared object",
     ),
     (
         "no_container_runtime",
-        "the container was not given the GPUs",
+        msg("the container was not given the GPUs"),
         r"could not select device driver|nvidia-container-cli: (?:initialization|mount|ldcache|device) error"
         r"|unresolvable cdi devices|nvidia-container-runtime",
     ),
     (
         "no_devices",
-        "the driver sees no GPU",
+        msg("the driver sees no GPU"),
         r"no devices (?:were )?found|no cuda-capable device|no supported gpus? (?:was|were)? ?found",
     ),
     (
         "access_blocked",
-        "the operating system blocks access to the GPU",
+        msg("the operating system blocks access to the GPU"),
         r"gpu access blocked by the operating system|operating system has blocked the request",
     ),
     (
         "insufficient_power",
-        "a GPU lacks its external power cables",
+        msg("a GPU lacks its external power cables"),
         r"insufficient external power|insufficient_power",
     ),
     (
         "nvml_unknown_error",
-        "NVML could not be initialised: unknown error (in containers often lost device permissions)",
+        msg("NVML could not be initialised: unknown error (in containers often lost device permissions)"),
         r"failed to initialize nvml: unknown error|nvml_error_unknown",
     ),
     (
         "mig_mode",
-        "not available while MIG mode is on",
+        msg("not available while MIG mode is on"),
         r"\bmig\b.{0,60}\b(?:enabled|mode|not supported)|\b(?:not supported|unable).{0,80}\bmig\b",
     ),
     (
         "invalid_field",
-        "this version of nvidia-smi does not know a queried field",
+        msg("this version of nvidia-smi does not know a queried field"),
         r"is not a valid field to query",
     ),
     (
         "usage",
-        "nvidia-smi refused its command line",
+        msg("nvidia-smi refused its command line"),
         r"command line argument must be used|invalid combination of input arguments|error: option "
         r"|unrecognized (?:option|argument)|invalid (?:argument|option)|is not a valid (?:option|argument)",
     ),
     (
         "no_permission",
-        "no permission",
+        msg("no permission"),
         r"^sudo: .*(?:password|terminal|tty)|insufficient permissions|no_permission|permission denied"
         r"|operation not permitted|provided lacks permissions|权限不够|拒绝访问|不允许的操作|keine berechtigung"
         r"|permission non accordée",
     ),
     (
         "not_found",
-        "the tool is not installed or not in PATH",
+        msg("the tool is not installed or not in PATH"),
         r"command not found|: not found$|not found, but can be installed|未找到命令|未找到指令|没有那个文件或目录"
         r"|找不到指令|nicht gefunden"
         r"|commande introuvable|orden no encontrada|no se encontró la orden|не найден|コマンドが見つかりません"
@@ -119,19 +121,19 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "crashed",
-        "the tool itself crashed",
+        msg("the tool itself crashed"),
         r"segmentation fault|段错误|核心已转储|core dumped|bus error|speicherzugriffsfehler"
         r"|erreur de segmentation|violación de segmento|ошибка сегментирования|illegal instruction|^aborted"
         r"|terminate called after|^killed$|已杀死",
     ),
-    ("timeout", "the tool or the driver did not answer in time", r"nvml: timeout|timed out|timeout was reached"),
+    ("timeout", msg("the tool or the driver did not answer in time"), r"nvml: timeout|timed out|timeout was reached"),
     (
         "not_supported",
-        "not supported here",
+        msg("not supported here"),
         r"(?:nvml|feature|operation|function|gpu|device)\b.{0,60}\bnot (?:supported|found)"
         r"|does not have or support",
     ),
-    ("nvml_error", "NVML failed", r"failed to initialize nvml|^nvml: |nvml_error_|nvml error"),
+    ("nvml_error", msg("NVML failed"), r"failed to initialize nvml|^nvml: |nvml_error_|nvml error"),
 )
 _FAILURES = tuple((kind, message, re.compile(pattern, re.I)) for kind, message, pattern in _TABLE)
 _BUS = r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
@@ -155,14 +157,14 @@ def find_failure(text: str) -> Optional[Failure]:
 def refuse(text: str, tool: str) -> ParseError:
     """The error for a text that is not ``tool``'s output: empty, a known failure, or something else."""
     if not text.strip(" \t\r\n\ufeff\x00"):
-        return ParseError("empty", f"no {tool} output: the text is empty")
+        return ParseError("empty", msg("no {tool} output: the text is empty", tool=tool))
     failure = find_failure(text)
     if failure is not None:
         return ParseError(failure.kind, failure.message, failure.line)
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    first = first_line(text)
     if "ROCm" in text[:_LOOKED_AT]:
-        return ParseError("unparsable", f"AMD ROCm output, not {tool} output", first)
-    return ParseError("unparsable", f"not {tool} output", first)
+        return ParseError("unparsable", msg("AMD ROCm output, not {tool} output", tool=tool), first)
+    return ParseError("unparsable", msg("not {tool} output", tool=tool), first)
 
 
 def lost_gpus(text: str) -> tuple[LostGpu, ...]:

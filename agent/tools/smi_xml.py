@@ -12,13 +12,14 @@ from typing import Any, Optional, Union
 
 from agent.tools import ParseError
 from agent.tools._nvidia import Value, is_error, plain, quantity, version, word
-from agent.tools._text import clean
+from agent.tools._text import clean, recognise
 from agent.tools._xml import Node, parse_xml
 from agent.tools.smi_errors import LostGpu, lost_gpu, refuse
 
 KIND = "smi-xml"
 ARGV = ("nvidia-smi", "-q", "-x")
 TIMEOUT_S = 120.0
+_SIGN = re.compile(r"nvidia_smi_log")
 
 Flag = Union[bool, str, None]
 """Yes or No; None where the tool has none; ``"error: <text>"``."""
@@ -143,6 +144,7 @@ class SmiXml:
 
 def parse(text: str) -> SmiXml:
     """One ``nvidia-smi -q -x`` document, with or without text around it."""
+    recognise(text, "nvidia-smi -q -x", _SIGN)
     before, document, after = _document(clean(text))
     root = _root(document)
     around = [line.strip() for line in (before + "\n" + after).splitlines() if line.strip()]
@@ -218,7 +220,7 @@ def _again(mended: str, error: ParseError) -> Node:
 
 def _cut(document: str, error: ParseError) -> ParseError:
     """A document without its end tag is cut off, wherever the parser stumbled first."""
-    if error.kind == "unparsable" and not document.rstrip().endswith(_END) and "ntit" not in error.message:
+    if error.kind == "unparsable" and not document.rstrip().endswith(_END) and "ntit" not in str(error.message):
         return ParseError("truncated", f"the document has no {_END}; {error.message}", error.line)
     return error
 
