@@ -205,7 +205,7 @@ def read_test(ran: Ran, end: Endpoint) -> Union[Test, Failed]:
         result = iperf3.parse(ran.stdout if ran.stdout.strip() else ran.stderr)
         course = iperf3.course(ran.stdout)
     except ParseError as error:
-        return failed(ran, end, error.kind, error.line or error.message)
+        return failed(ran, end, error.kind, error.line or str(error.message))
     if result.error is not None:
         return failed(ran, end, iperf3.failure_kind(result.error), result.error)
     rate = result.received_bits_per_s or _arrived(result)
