@@ -116,7 +116,7 @@ def _diagnosed(found: dcgmi.Diag, number: int) -> Iterator[Text]:
         words = "; ".join(one.words)[:300] or "–"
         yield msg("dcgmi diag -r 1: {test} {status}: {words}", test=one.test, status=one.status, words=words)
     if any(s.status == "fail" for s in bad):
-        yield msg("advisory: dcgmi finds what accept does not judge by it; see its output")
+        yield msg("advisory: dcgmi reports a failure, see its output; ours is judged")
 
 
 def _of(results: dict[str, Result], slot: str, evidence: tuple[str, ...], notes: tuple[Text, ...]) -> None:

@@ -449,7 +449,7 @@ def test_what_dcgmi_finds_is_told_of_its_gpu_alone(host: LiveHost, tmp_path: Pat
     found = beside(host)
     bad, good = notes(found[f"burn.temperature@{A}"]), notes(found[f"burn.temperature@{B}"])
     assert "fail: Pending row remap" in bad, "DCGM's GPU 1 is the card in slot 1b"
-    assert "advisory: dcgmi finds what accept does not judge by it" in bad
+    assert "advisory: dcgmi reports a failure, see its output; ours is judged" in bad
     assert "fail" not in good
     assert "advisory" not in good
 
