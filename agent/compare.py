@@ -107,7 +107,10 @@ def compare(before: Run, after: Run, redacted: tuple[bool, bool] = (False, False
     rest = (*silent, *_differences("node", _without(one, PARTS), _without(two, PARTS)))
     turns = tuple(_turns(before.findings, after.findings))
     aside = _left_out(before) | _left_out(after)
-    facts = (*rest, *_differences("stack", before.stack, after.stack), *_judged_facts(before, after))
+    # A version that one of the runs did not ask for has not changed.
+    known = [name for name in before.stack if before.stack[name] and after.stack.get(name)]
+    versions = _differences("stack", _only(before.stack, known), _only(after.stack, known))
+    facts = (*rest, *versions, *_judged_facts(before, after))
     return Comparison(
         same_contract=before.contract_sha256 == after.contract_sha256,
         same_machine=None if any(redacted) else not parts,

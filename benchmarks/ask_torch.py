@@ -1,9 +1,9 @@
 """Which torch this interpreter has, and what CUDA devices it sees. Starts in any Python, 2.7 included.
 
 ``ask_torch.py --result FILE`` writes ``{"schema": "accept.torch/1", "python", "prefix", "torch": {"version", "cuda",
-"hip", "cuda_error", "devices": [{"index", "name", "uuid", "slot"}]}, "error": {"kind", "detail", "needs"}}``; one of
-torch and error is null. Kinds: no-torch, torch-broken, needs-torch, needs-python. An import that crashes or hangs
-leaves no file.
+"hip", "cublas", "nccl", "cuda_error", "devices": [{"index", "name", "uuid", "slot"}]}, "error": {"kind", "detail",
+"needs"}}``; one of torch and error is null. Kinds: no-torch, torch-broken, needs-torch, needs-python. An import that
+crashes or hangs leaves no file.
 """
 
 import json
@@ -25,10 +25,13 @@ def ask():
     except protocol.Unable as unable:
         return None, unable.as_json()
     available = bool(torch.cuda.is_available())
+    versions = protocol.versions(torch, "cuda" if available else "cpu")
     return {
         "version": str(torch.__version__),
         "cuda": torch.version.cuda,
         "hip": getattr(torch.version, "hip", None),
+        "cublas": versions["cublas"],
+        "nccl": versions["nccl"],
         "devices": protocol.devices(torch, "cuda") if available else [],
         "cuda_error": None if available else protocol.why_no_cuda(torch),
     }, None

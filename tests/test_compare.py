@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,12 @@ def test_another_driver_and_a_turned_finding() -> None:
     found = compare(run(), after)
     assert {d.where for d in found.facts} == {"stack.driver", "gpu.count"}
     assert [(t.id, t.before, t.after) for t in found.turns] == [("gpu.count", "pass", "fail")]
+
+
+def test_a_version_that_one_run_did_not_ask_for_has_not_changed() -> None:
+    before, after = run(stack={"driver": "550.54", "torch": "2.6.0"}), run(stack={"driver": "550.54", "torch": None})
+    for one, two in ((before, after), (after, before)):
+        assert compare(one, two).facts == ()
 
 
 def test_a_tenth_less_is_beyond_noise_and_a_hundredth_is_not() -> None:
@@ -231,3 +238,58 @@ def test_a_silent_card_that_tells_another_name_was_exchanged() -> None:
     found = compare(run(), run(node=after))
     assert not found.same_machine
     assert [d.where for d in found.parts] == ["node.gpus[0000:3b:00.0].uuid"]
+
+
+def shares(bad: int) -> Run:
+    block = Block(bad / 10, conditions={"count": bad, "trials": 1000})
+    attempt = Attempt((block,), "standard", "2026-11-30T00:00:00Z")
+    return run(measurements=(Measurement("ping[a].loss", "%", "share of trials", (attempt,)),))
+
+
+@pytest.mark.parametrize("name", ["txt", "md", "html", "json"])
+def test_from_nothing_to_something_is_no_share(tmp_path: Path, name: str) -> None:
+    """No packet lost before, 6 % now: in every format as these two numbers, never as infinity."""
+    folders = stored(tmp_path / "a", shares(0)), stored(tmp_path / "b", shares(60))
+    done = accept("compare", *folders, "--format", name, cwd=tmp_path)
+    assert done.code == 1, done.said
+    assert not {"inf", "Infinity", "NaN", "nan"} & set(re.findall(r"\w+", done.out))
+    if name == "json":
+        (change,) = json.loads(done.out)["changes"]
+        assert (change["before"], change["after"], change["relative"]) == (0.0, 6.0, None)
+    else:
+        assert "6 %" in done.out
+
+
+@pytest.mark.parametrize("one", [(True, False), (False, True)])
+def test_names_are_not_held_against_what_stands_for_them(one: tuple[bool, bool]) -> None:
+    """A redacted copy beside its original: nothing was exchanged, and nobody is told that it was."""
+    clean = {**NODE, "identity": "0001", "hostname": "host-1", "gpus": [{**g, "uuid": "GPU-0"} for g in NODE["gpus"]]}
+    found = compare(run(), run(node=clean), one)
+    assert not found.comparable
+    assert found.same_machine is None
+    assert found.parts == ()
+
+
+def test_two_redacted_runs_do_not_prove_one_machine() -> None:
+    """The first name of each becomes the same token: equal tokens say nothing."""
+    found = compare(run(), run(), (True, True))
+    assert found.comparable
+    assert found.same_machine is None
+    other = {**NODE, "gpus": NODE["gpus"][:1]}
+    assert [d.where for d in compare(run(), run(node=other), (True, True)).parts] == ["node.gpus[0000:3b:00.0]"]
+
+
+def test_the_command_says_that_a_run_is_redacted(tmp_path: Path) -> None:
+    folders = stored(tmp_path / "a", run()), stored(tmp_path / "b", run())
+    (tmp_path / "b" / "redaction.json").write_text("{}")
+    done = accept("compare", *folders, cwd=tmp_path)
+    assert done.code == 3
+    assert "one of the runs is redacted" in done.out
+    assert "the same machine\n" not in done.out
+
+
+def test_txt_goes_to_a_file_too(tmp_path: Path) -> None:
+    folders = stored(tmp_path / "a", run()), stored(tmp_path / "b", run())
+    done = accept("compare", *folders, "-o", "said.txt", cwd=tmp_path)
+    assert (done.code, done.out) == (0, "")
+    assert "0 of 1 measurements changed" in (tmp_path / "said.txt").read_text()

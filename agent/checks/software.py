@@ -79,9 +79,7 @@ def _judge(clause: Clause, system: SystemFacts, pythons: Any) -> Finding:
     if clause.name == "nofile":
         return _limit(clause, system.nofile, "")
     if clause.name == "nccl":
-        return unreadable(
-            clause, Missing("unsupported", msg("NCCL is read with the GPUs, not in this version of accept"))
-        )
+        return fact(clause, _nccl(pythons), compare=compare_versions, notes=_which(pythons))
     return unsupported(clause)
 
 
@@ -116,6 +114,23 @@ def _python(system: SystemFacts, pythons: Any) -> Reading[str]:
 
 def _torch(pythons: Any) -> Reading[str]:
     return fmap(lambda found: str(found.torch), _chosen(pythons))
+
+
+def _nccl(pythons: Any) -> Reading[str]:
+    """The NCCL that torch brings or was linked to: what a training job on this machine uses."""
+    chosen = _chosen(pythons)
+    if isinstance(chosen, Missing):
+        return chosen
+    found = chosen.value
+    if found.nccl is not None:
+        return Known(str(found.nccl), chosen.evidence)
+    if found.cuda_error is not None:
+        detail = msg("torch of {path} sees no GPU, so it was not asked for its NCCL", path=found.path)
+        return Missing(
+            "unsupported", detail, chosen.evidence, msg("a torch that sees the GPUs, or name it by --python")
+        )
+    detail = msg("torch of {path} has no NCCL", path=found.path)
+    return Missing("not-there", detail, chosen.evidence, msg("a torch built with NCCL, or name it by --python"))
 
 
 def _chosen(pythons: Any) -> Reading[Any]:

@@ -29,7 +29,7 @@ class Interpreter:
     """A Python with a torch that can be imported.
 
     ``cuda`` is the CUDA version that torch was built with, ``devices`` what it sees through it (with PCI slots), and
-    ``cuda_error`` its own words when it sees none.
+    ``cuda_error`` its own words when it sees none. ``cublas`` and ``nccl`` are what it works with on GPUs.
     """
 
     path: str
@@ -40,6 +40,8 @@ class Interpreter:
     hip: Optional[str] = None
     devices: tuple[Device, ...] = ()
     cuda_error: Optional[str] = None
+    cublas: Optional[str] = None
+    nccl: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,11 @@ class Pythons:
 
     chosen: Reading[Interpreter]
     tried: tuple[Tried, ...] = ()
+
+    def stack(self) -> dict[str, Optional[str]]:
+        """Versions for the result: of what the workers run in."""
+        chosen = self.chosen.value if isinstance(self.chosen, Known) else None
+        return {name: getattr(chosen, name, None) for name in ("python", "torch", "cuda", "cublas", "nccl")}
 
 
 def collect(host: Host, asked: Asked) -> Pythons:
@@ -135,6 +142,8 @@ def found(data: Mapping[str, Any], path: str, evidence: tuple[str, ...]) -> Read
             hip=worker.optional_text(torch.get("hip"), "torch.hip"),
             devices=worker.devices(torch["devices"]) if torch.get("devices") else (),
             cuda_error=worker.optional_text(torch.get("cuda_error"), "torch.cuda_error"),
+            cublas=worker.optional_text(torch.get("cublas"), "torch.cublas"),
+            nccl=worker.optional_text(torch.get("nccl"), "torch.nccl"),
         ),
         evidence,
     )

@@ -12,7 +12,7 @@ import pytest
 
 from agent.evidence import Store
 from agent.facts import Asked, pythons
-from agent.facts.pythons import Interpreter, Tried, choose, collect, parse_listing, refusal
+from agent.facts.pythons import Interpreter, Pythons, Tried, choose, collect, parse_listing, refusal
 from agent.host import ReplayHost, marked
 from agent.probes import python_probe
 from agent.reading import Known, Missing, Reading
@@ -20,6 +20,12 @@ from agent.text import msg
 from agent.tools import ParseError
 from agent.tools.worker import Device, Unable
 from tests.bench.interpreters import GPUS, TWO_GPUS, bare, live, needs_torch, shim
+
+# A torch that was built with NCCL.
+NCCL = """
+    torch.distributed.is_nccl_available = lambda: True
+    torch.cuda.nccl.version = lambda: (2, 21, 5)
+"""
 
 # ---------------------------------------------------------------- what lies on the machine
 
@@ -125,6 +131,13 @@ class TestReal:
         assert isinstance(found.chosen, Known)
         assert [d.slot for d in found.chosen.value.devices] == [d.slot for d in GPUS]
         assert found.chosen.value.devices[1].uuid == "GPU-01010101-0101-0101-0101-010101010101"
+
+    def test_its_versions_are_the_stack_of_the_result(self, tmp_path: Path) -> None:
+        found = collect(live(tmp_path), Asked(python=shim(tmp_path, sitecustomize=TWO_GPUS + NCCL)))
+        stack = found.stack()
+        assert (stack["nccl"], stack["python"]) == ("2.21.5", sys.version.split()[0])
+        assert str(stack["torch"]).startswith("2.")
+        assert Pythons(Missing("no-tool", msg("none"))).stack() == dict.fromkeys(stack)
 
 
 # ---------------------------------------------------------------- several
