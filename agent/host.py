@@ -479,9 +479,10 @@ def _scratch(meta: Mapping[str, Any], evidence: str) -> Union[Scratch, Missing]:
         grant = msg("mount {path} writable", path=where)
         return Missing("denied", msg("{path} is mounted read-only", path=where), (evidence,), grant)
     if error in ("ENOSPC", "EDQUOT"):
-        return Missing(
-            "failed", msg("{path} is full", path=where), (evidence,), msg("free space on {path}", path=where)
-        )
+        full = msg("{path} is full", path=where)
+        spent = msg("this user's quota on {path} is used up", path=where)
+        grant = msg("free space on {path}", path=where)
+        return Missing("failed", spent if error == "EDQUOT" else full, (evidence,), grant)
     return Missing(
         "failed", msg("no test file can be written to {path}: {error}", path=where, error=error), (evidence,)
     )

@@ -56,20 +56,47 @@ class Disk:
 
 
 @contextmanager
+def loop(size: int, where: Optional[Path] = None, *flags: str) -> Iterator[tuple[str, Path]]:
+    """A loop device of ``size`` bytes, and a folder beside its file; ``flags`` are losetup's."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="accdisk-", dir=where or VAR)))
+        folder.chmod(0o755)
+        with (folder / "image").open("wb") as out:
+            out.truncate(size)
+        device = _run("losetup", *flags, "--find", "--show", str(folder / "image")).strip()
+        stack.callback(_run, "losetup", "--detach", device)
+        yield device, folder
+
+
+@contextmanager
 def disk(
     size: int, options: str = "", features: Sequence[str] = (), throttled: int = 0, where: Optional[Path] = None
 ) -> Iterator[Disk]:
     """An ext4 of ``size`` bytes on a loop device; ``options`` are mount's, ``features`` mkfs.ext4's."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="accdisk-", dir=where or VAR)))
-        image, point = folder / "image", folder / "disk"
-        folder.chmod(0o755)
-        point.mkdir()
-        with image.open("wb") as out:
-            out.truncate(size)
-        device = _run("losetup", "--find", "--show", str(image)).strip()
-        stack.callback(_run, "losetup", "--detach", device)
+    with loop(size, where) as (device, folder):
         _run("mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", *features, device)
+        with _on(device, folder / "disk", options, throttled) as made:
+            yield made
+
+
+@contextmanager
+def btrfs(size: int, options: str = "", profile: str = "", throttled: int = 0) -> Iterator[Disk]:
+    """A btrfs of ``size`` bytes; with a ``profile`` such as ``raid1`` on two devices of that size."""
+    with ExitStack() as stack:
+        # Past the cache of the files' own file system: counters of the disk below must tell of it.
+        made = [stack.enter_context(loop(size, None, "--direct-io=on")) for _ in range(2 if profile else 1)]
+        devices = [device for device, _ in made]
+        ways = ("-d", profile, "-m", profile) if profile else ("-d", "single", "-m", "single")
+        _run("mkfs.btrfs", "-q", *ways, *devices)
+        together = ",".join([*options.split(","), *(f"device={d}" for d in devices)]).strip(",")
+        yield stack.enter_context(_on(devices[0], made[0][1] / "disk", together, throttled))
+
+
+@contextmanager
+def _on(device: str, point: Path, options: str, throttled: int) -> Iterator[Disk]:
+    """A device with a file system, mounted."""
+    with ExitStack() as stack:
+        point.mkdir()
         _run("mount", *(("-o", options) if options else ()), device, str(point))
         stack.callback(_unmount, point)
         made = Disk(point, _run("lsblk", "-dno", "MAJ:MIN", device).strip(), device)
@@ -77,6 +104,12 @@ def disk(
             stack.callback(made.throttle, 0)
             made.throttle(throttled)
         yield made
+
+
+def space_quota(point: Path, size: int) -> None:
+    """A limit of ``size`` bytes for everything that lies in a btrfs, as project quotas limit a folder."""
+    _run("btrfs", "quota", "enable", str(point))
+    _run("btrfs", "qgroup", "limit", str(size), str(point))
 
 
 @contextmanager

@@ -5,7 +5,6 @@ Needs root to be made. io_uring is forbidden as container engines do it, by a se
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import os
 import shutil
@@ -47,15 +46,6 @@ def unavailable() -> Optional[str]:
         return f"needs {', '.join(missing)}"
     tried = subprocess.run([PYTHON, "-c", FORBID, "true"], capture_output=True, text=True, check=False)
     return tried.stderr.strip() or None
-
-
-def no_quota() -> Optional[str]:
-    """Why no user's space can be limited here, or None."""
-    listed = Path("/proc/sys/fs/quota")
-    tried = subprocess.run(["sh", "-c", "zcat /proc/config.gz"], capture_output=True, text=True, check=False)
-    if not listed.exists() or "# CONFIG_QFMT_V2 is not set" in tried.stdout:
-        return "this kernel has no quotas of ext4"
-    return None
 
 
 def deliver(folder: Path) -> Path:
@@ -129,21 +119,3 @@ def limited(cpus: float) -> Iterator[Optional[Path]]:
         yield group
     finally:
         group.rmdir()
-
-
-class _Limits(ctypes.Structure):
-    """struct if_dqblk of quotactl(2); sizes in KiB."""
-
-    _fields_ = [
-        *((name, ctypes.c_uint64) for name in ("hard", "soft", "space", "ihard", "isoft", "inodes", "bt", "it")),
-        ("valid", ctypes.c_uint32),
-    ]
-
-
-def set_quota(device: str, uid: int, size: int) -> None:
-    """A hard limit of ``size`` bytes for a user on a mounted ext4 that counts."""
-    limits = _Limits(hard=size // 1024, soft=size // 1024, valid=1)
-    libc = ctypes.CDLL(None, use_errno=True)
-    command = ctypes.c_int((0x800008 << 8) - (1 << 32))  # QCMD(Q_SETQUOTA, USRQUOTA)
-    if libc.quotactl(command, device.encode(), uid, ctypes.byref(limits)):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), device)

@@ -75,22 +75,24 @@ def test_a_whole_run_of_an_ordinary_user() -> None:
         assert found[f"reach[127.0.0.1:{names['port']}]"]["outcome"] == "pass"
 
 
-@pytest.mark.skipif(sandbox.no_quota() is not None, reason=str(sandbox.no_quota()))
-def test_a_quota_ends_the_measurement_and_is_said() -> None:
-    with (
-        media.disk(400 * MIB, options="usrquota", features=("-O", "quota")) as limited,
-        sandbox.sandbox(cpus=2.0) as place,
-    ):
+@pytest.mark.skipif(media.unavailable("mkfs.btrfs", "btrfs") is not None, reason="needs btrfs-progs")
+@pytest.mark.parametrize("limit", [24 * MIB, 1 * MIB])
+def test_a_quota_ends_the_measurement_and_is_said(limit: int) -> None:
+    """A quota that no size of a file system shows: what is written beyond it is refused (EDQUOT)."""
+    with media.btrfs(400 * MIB) as limited, sandbox.sandbox(cpus=2.0) as place:
         limited.path.chmod(0o777)
-        sandbox.set_quota(limited.device, NOBODY, 24 * MIB)
+        (limited.path / "their.dat").write_text("kept")
+        media.space_quota(limited.path, limit)
         work = place.home
-        contract(work, f"version: 1\ndisk: [{{path: {limited.path}, write: '>= 1 MB/s'}}]\n")
+        contract(work, f"version: 1\ndisk: [{{path: {limited.path}, write: '>= 1 MB/s', checkpoint: '>= 1 MB/s'}}]\n")
         before = media.snapshot(limited.path)
         place.accept("run", "contract.yaml", "--profile", "quick", "--out", "run")
         assert media.snapshot(limited.path) == before
-        full = findings(work / "run")[f"disk[{limited.path}].write"]
-    assert (full["outcome"], full["measured"]) == ("inconclusive", None)
-    assert "quota" in full["reason"], full["reason"]
+        found = findings(work / "run")
+    for name in ("write", "checkpoint"):
+        full = found[f"disk[{limited.path}].{name}"]
+        assert (full["outcome"], full["measured"]) == ("inconclusive", None)
+        assert "quota" in full["reason"], full["reason"]
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Union
 
 from agent import probes
-from agent.bench.disk_rig import CACHED, GIB, Rig, taken
+from agent.bench.disk_rig import CACHED, GIB, Rig, Told, no_space, taken
 from agent.host import Ran
 from agent.model import Block, Depth, Result, Taken, Void
 from agent.quantity import format_quantity
@@ -51,9 +52,10 @@ def _repeat(rig: Rig, what: str, arguments: list[str], unit: str) -> Result:
     window = rig.since(what, before)
     rig = replace(rig, engine="")  # fio's engine and its weakness are not of this measurement
     if what == "checkpoint":
-        return taken(rig, blocks, runs, unit, window, notes=_notes(what, blocks), journal=True)
-    read = sum(float(b.conditions["files"] * b.conditions["bytes_each"]) for b in blocks)
-    result = taken(rig, blocks, runs, unit, window, notes=_notes(what, blocks), read=read, journal=True)
+        told = Told("write", sum(float(b.conditions["bytes"]) for b in blocks))
+        return taken(rig, blocks, runs, unit, window, notes=_notes(what, blocks), told=told, journal=True)
+    told = Told("read", sum(float(b.conditions["files"] * b.conditions["bytes_each"]) for b in blocks))
+    result = taken(rig, blocks, runs, unit, window, notes=_notes(what, blocks), told=told, journal=True)
     return _cached(_weakened(result))
 
 
@@ -65,6 +67,8 @@ def _parsed(ran: Ran) -> Union[dict[str, Any], Missing]:
         found = json.loads(ran.stdout)
     except ValueError:
         return Missing("unparsable", msg("the file test printed no result"), ran.cited)
+    if found.get("errno") in (errno.ENOSPC, errno.EDQUOT):
+        return no_space(ran, str(found["error"]))
     if "error" in found:
         return Missing("failed", msg("the file test failed: {error}", error=found["error"]), ran.cited)
     if not found["seconds"] > 0:

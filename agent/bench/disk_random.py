@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Optional, Union
+from typing import Union
 
-from agent.bench.disk_rig import GIB, Rig, read_job, taken
+from agent.bench.disk_rig import GIB, Rig, Told, read_job, taken
 from agent.bench.neighbours import Between
 from agent.host import Ran
 from agent.model import Block, Depth, Result, Statistic
@@ -52,13 +52,13 @@ UNQUEUED = _Queue(16, 1)
 
 @dataclass(frozen=True)
 class _Seen:
-    """All repetitions in one direction; ``read``: bytes that were read, None where none were."""
+    """All repetitions in one direction; ``told``: the bytes that they say they moved."""
 
     parts: tuple[Direction, ...]
     runs: tuple[Ran, ...]
     window: Reading[Between]
     notes: tuple[Text, ...]
-    read: Optional[float]
+    told: Told
 
 
 def measure(rig: Rig, wanted: Mapping[str, str]) -> Mapping[str, Result]:
@@ -93,8 +93,8 @@ def _repeated(rig: Rig, direction: str, name: str, queue: _Queue) -> Union[_Seen
         parts.append(part)
         runs.append(ran)
     window = rig.since(name, before)
-    read = sum((p.bytes_per_s or 0.0) * (p.seconds or 0.0) for p in parts) if direction == "read" else None
-    return _Seen(tuple(parts), tuple(runs), window, (queue.note(),), read)
+    told = Told(direction, sum((p.bytes_per_s or 0.0) * (p.seconds or 0.0) for p in parts))
+    return _Seen(tuple(parts), tuple(runs), window, (queue.note(),), told)
 
 
 def _iops(rig: Rig, seen: _Seen, mixed: tuple[Text, ...]) -> Result:
@@ -103,7 +103,7 @@ def _iops(rig: Rig, seen: _Seen, mixed: tuple[Text, ...]) -> Result:
         return Missing("unparsable", msg("fio reports no IOPS"), seen.runs[0].cited)
     blocks = [Block(v, conditions=_conditions(p)) for v, p in zip(known, seen.parts)]
     notes = (*seen.notes, *_beside(seen), *mixed)
-    return taken(rig, blocks, seen.runs, "/s", seen.window, notes=notes, read=seen.read)
+    return taken(rig, blocks, seen.runs, "/s", seen.window, notes=notes, told=seen.told)
 
 
 def _beside(seen: _Seen) -> tuple[Text, ...]:
@@ -125,7 +125,7 @@ def _p99(rig: Rig, seen: _Seen, mixed: tuple[Text, ...]) -> Result:
     rig = replace(rig, engine="")
     statistic: Statistic = "percentile per repetition"
     notes = (*seen.notes, *mixed)
-    return taken(rig, blocks, seen.runs, "ms", seen.window, statistic=statistic, notes=notes, read=seen.read)
+    return taken(rig, blocks, seen.runs, "ms", seen.window, statistic=statistic, notes=notes, told=seen.told)
 
 
 def _mixed(rig: Rig) -> tuple[Text, ...]:

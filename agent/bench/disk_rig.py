@@ -18,7 +18,7 @@ from agent.facts._read import remedy
 from agent.host import TEST_FILE, Host, Ran, Scratch
 from agent.model import Attempt, Block, Depth, Result, Statistic, Taken, Void
 from agent.quantity import format_quantity
-from agent.reading import Known, Missing, MissingKind, Reading
+from agent.reading import Missing, MissingKind, Reading
 from agent.text import Text, msg
 from agent.tools import ParseError, fio
 
@@ -288,25 +288,43 @@ def _in_memory(ground: Ground, window: Reading[Between], told: Told) -> Optional
     """Why what was moved did not come from a disk, or reach it, as far as the kernel's counters tell."""
     if ground.remote and ground.device is None:
         return None
-    moved = window.value.on(ground.device) if isinstance(window, Known) else None
     reads = told.direction == "read"
-    if moved is None:
-        if not ground.fstype.startswith(_IGNORE_DIRECT):
-            return None
-        if reads:
-            text = msg("{fs} reads through a cache, and no counter shows whether a disk was read", fs=ground.fstype)
-        else:
-            text = msg("{fs} writes through a cache, and no counter shows whether a disk wrote it", fs=ground.fstype)
-        return Void(CACHED, text)
-    counted = float(moved[0 if reads else 1])
+    counted = _counted(ground, window, reads)
+    if counted is None:
+        return _uncounted(ground, reads)
     if counted >= ON_DISK * told.bytes:
         return None
-    sizes = {"told": format_quantity(told.bytes, "B"), "disk": format_quantity(counted, "B")}
+    sizes = {"told": format_quantity(told.bytes, "B"), "disk": format_quantity(float(counted), "B")}
     if reads:
-        return Void(
-            CACHED, msg("of {told} that were read the disk delivered {disk}: the rest came from memory", **sizes)
-        )
-    text = msg("of {told} that were written {disk} reached the disk: the rest stayed in memory or was shrunk", **sizes)
+        text = msg("of {told} that were read the disk delivered {disk}: the rest came from memory", **sizes)
+    else:
+        text = msg("of {told} that were written {disk} reached the disk: the rest was kept back or shrunk", **sizes)
+    return Void(CACHED, text)
+
+
+def _counted(ground: Ground, window: Reading[Between], reads: bool) -> Optional[int]:
+    """Bytes that the disk moved; where it does not count, what our own processes had storage read for them.
+
+    Of their writes they count what they dirtied, which tells nothing of a disk; a cache of its own (ZFS) counts for
+    nobody.
+    """
+    if isinstance(window, Missing):
+        return None
+    moved = window.value.on(ground.device)
+    if moved is not None:
+        return moved[0 if reads else 1]
+    ours = window.value.agent
+    return ours[0] if ours is not None and reads and not ground.fstype.startswith(_IGNORE_DIRECT) else None
+
+
+def _uncounted(ground: Ground, reads: bool) -> Optional[Void]:
+    """Nothing counts: O_DIRECT is believed, but not of those that are known to use a cache all the same."""
+    if not ground.fstype.startswith(_IGNORE_DIRECT):
+        return None
+    if reads:
+        text = msg("{fs} reads through a cache, and no counter shows whether a disk was read", fs=ground.fstype)
+    else:
+        text = msg("{fs} writes through a cache, and no counter shows whether a disk wrote it", fs=ground.fstype)
     return Void(CACHED, text)
 
 

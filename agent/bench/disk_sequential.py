@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Optional, Union
 
-from agent import stats
-from agent.bench.disk_rig import GIB, MIB, Rig, layout, read_job, series_of, taken
+from agent import probes, stats
+from agent.bench.disk_rig import GIB, MIB, Rig, Told, failure, layout, read_job, series_of, taken
 from agent.host import Ran
 from agent.model import Block, Depth, Result
 from agent.quantity import format_quantity
@@ -15,6 +15,7 @@ from agent.text import Text, msg
 from agent.tools import ParseError, dd
 
 QUEUE_DEPTH = 32
+_FED = '"$1" -I "$2" | { shift 2; exec "$@"; }'
 SECONDS: Mapping[Depth, int] = {"quick": 1, "standard": 8, "deeper": 8}
 # Bytes written by one execution: wear is money. The repetitions share them.
 WRITE_CAP: Mapping[Depth, int] = {"quick": 4 * GIB, "standard": 32 * GIB, "deeper": 64 * GIB}
@@ -46,8 +47,8 @@ def _attempt(rig: Rig, direction: str) -> Result:
             return block
         blocks.append(block)
     window = rig.since(direction, before)
-    read = sum(b.conditions["bytes"] for b in blocks) if direction == "read" else None
-    return taken(rig, blocks, runs, "B/s", window, notes=(*_cap(rig, direction), *falls(blocks)), read=read)
+    told = Told(direction, sum(b.conditions["bytes"] for b in blocks))
+    return taken(rig, blocks, runs, "B/s", window, notes=(*_cap(rig, direction), *falls(blocks)), told=told)
 
 
 def _cap(rig: Rig, direction: str) -> tuple[Text, ...]:
@@ -71,7 +72,8 @@ def _dd_count(rig: Rig) -> int:
 
 def _write(rig: Rig, name: str) -> Ran:
     if rig.engine == "dd":
-        return _dd(rig, name, dd.write_argv(file=rig.file, block_bytes=MIB, count=_dd_count(rig), direct=True))
+        argv = dd.write_argv(file=rig.file, block_bytes=MIB, count=_dd_count(rig), direct=True)
+        return _fed(rig, name, argv)
     seconds = SECONDS[rig.look.depth]
     # Ends after the bytes or the seconds, whichever come first.
     limits = [f"--io_size={_write_each(rig)}", f"--runtime={seconds}", "--fallocate=none", "--end_fsync=1"]
@@ -80,15 +82,23 @@ def _write(rig: Rig, name: str) -> Ran:
 
 def _read(rig: Rig, name: str) -> Ran:
     if rig.engine == "dd":
-        return _dd(rig, name, dd.read_argv(file=rig.file, block_bytes=MIB, count=_dd_count(rig), direct=True))
+        argv = dd.read_argv(file=rig.file, block_bytes=MIB, count=_dd_count(rig), direct=True)
+        return rig.host.run(f"{rig.probe}.{name}", argv, _dd_deadline(rig))
     seconds = SECONDS[rig.look.depth]
     limits = ["--size=100%", "--time_based", f"--runtime={seconds}"]
     return rig.fio(name, seconds, rw="read", bs="1M", iodepth=QUEUE_DEPTH, bw_log="{evidence}/series", extra=limits)
 
 
-def _dd(rig: Rig, name: str, argv: list[str]) -> Ran:
+def _fed(rig: Rig, name: str, argv: Sequence[str]) -> Ran:
+    """A command with data on its standard input that cannot be shrunk."""
+    command = ["sh", "-c", _FED, "sh", rig.host.python(), "{evidence}/feed_probe.py", *argv]
+    inputs = {"feed_probe.py": probes.source("feed_probe")}
+    return rig.host.run(f"{rig.probe}.{name}", command, _dd_deadline(rig), inputs=inputs)
+
+
+def _dd_deadline(rig: Rig) -> float:
     # dd cannot be bounded by time: a slow disk gets as long as 16 MiB/s need, then it is stopped.
-    return rig.host.run(f"{rig.probe}.{name}", argv, timeout_s=max(60.0, _dd_count(rig) / 16))
+    return max(60.0, _dd_count(rig) / 16)
 
 
 def _problem(rig: Rig, ran: Ran) -> Optional[Missing]:
@@ -103,11 +113,7 @@ def _dd_block(ran: Ran) -> Union[Block, Missing]:
     try:
         result = dd.parse(ran.stderr)
     except ParseError as error:
-        return Missing(
-            "denied" if error.kind == "denied" else "failed",
-            msg("{tool}: {error}", tool="dd", error=str(error)),
-            ran.cited,
-        )
+        return failure(error, ran, "dd")
     if result.seconds is None or result.bytes is None or result.bytes_per_s is None:
         return Missing("unparsable", msg("dd printed no rate"), ran.cited)
     conditions = {"tool": "dd", "bytes": result.bytes, "seconds": result.seconds}

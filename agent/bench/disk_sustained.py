@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent import stats
-from agent.bench.disk_rig import GIB, Rig, read_job, series_of, taken
+from agent.bench.disk_rig import GIB, Rig, Told, read_job, series_of, taken
 from agent.model import Block, Depth, Result
 from agent.quantity import format_quantity
 from agent.reading import Missing
@@ -49,7 +49,11 @@ def measure(rig: Rig, wanted: Mapping[str, str]) -> Mapping[str, Result]:
         return {key: Missing("left-out", text, ran.cited)}
     blocks = [Block(100 * share, samples=(), conditions={"tool": "fio"}) for share in shares(series)]
     blocks[0] = Block(blocks[0].value, samples=series, conditions={"tool": "fio", "series": "B/s"})
-    return {key: taken(rig, blocks, [ran], "%", rig.since("sustained", before), notes=_words(series, cap))}
+    window = rig.since("sustained", before)
+    told = Told("write", (part.bytes_per_s or 0.0) * (part.seconds or 0.0))
+    return {
+        key: taken(rig, blocks, [ran], "%", window, notes=(*_words(series, cap), *_credits(rig, series)), told=told)
+    }
 
 
 def shares(series: tuple[float, ...]) -> list[float]:
@@ -67,6 +71,18 @@ def _words(series: tuple[float, ...], cap: int) -> tuple[Text, ...]:
         levels = {"before": format_quantity(step.before, "B/s"), "after": format_quantity(step.after, "B/s")}
         notes.append(msg("step at {s} s: from {before} to {after}", s=step.at_s, **levels))
     return tuple(notes)
+
+
+def _credits(rig: Rig, series: tuple[float, ...]) -> tuple[Text, ...]:
+    """What a cloud's volume may hold back for longer than this looks."""
+    if not rig.ground.remote:
+        return ()
+    return (
+        msg(
+            "a volume over the network may live on burst credits for half an hour: {s} s do not use them up",
+            s=len(series),
+        ),
+    )
 
 
 def _gib(size: float) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Optional
 
 from agent import probes
-from agent.facts import Asked
+from agent.facts import Asked, btrfs
 from agent.facts._read import answer, cited, parsed, whole
 from agent.host import Files, Host
 from agent.reading import Known, Missing, Reading, fmap
@@ -39,6 +39,7 @@ _NETWORK_MODELS = re.compile(r"elastic block store|cloud (?:disk|essd)|persisten
 # Emulated disks report whatever the hypervisor was told; so do volumes of a RAID controller.
 _EMULATED = re.compile(r"qemu|vmware|virtual|msft|google|bhyve|alibaba|tencent", re.IGNORECASE)
 _CONTROLLERS = re.compile(r"perc|megaraid|avago|logical volume|\bmr\d{4}|smart array|adaptec|raid", re.IGNORECASE)
+REDUNDANT = frozenset({"1", "5", "6", "10"})
 # A partition or volume of at least this share of the device under it stands for the whole device.
 WHOLE = 0.9
 
@@ -69,11 +70,15 @@ class Block:
 
 @dataclass(frozen=True)
 class Raid:
-    """``level`` is ``0``, ``1``, ``5``, ``6``, ``10``, ``linear`` or ``none``; ``arrays`` are the md names."""
+    """``level`` is ``0``, ``1``, ``5``, ``6``, ``10``, ``linear`` or ``none``; ``arrays`` are the md names, or btrfs.
+
+    ``one_disk``: the disk on which all members lie, so that the array does not survive its loss.
+    """
 
     level: str
     arrays: tuple[str, ...] = ()
     degraded: Optional[bool] = None
+    one_disk: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -130,9 +135,9 @@ def collect(host: Host, asked: Asked) -> DisksFacts:
     """Touches only the paths asked for, and writes nothing."""
     files = host.read(
         "disks",
-        ["/proc/self/mountinfo", mdstat.PATH, *(f"{_BLOCK}/*/{name}" for name in _FILES)],
+        ["/proc/self/mountinfo", mdstat.PATH, *(f"{_BLOCK}/*/{name}" for name in _FILES), btrfs.MISSING],
         links=[f"{_BLOCK}/*"],
-        names=[f"{_BLOCK}/*/slaves/*"],
+        names=[f"{_BLOCK}/*/slaves/*", btrfs.DEVICES, btrfs.PROFILES],
     )
     tree = answer(host.run("lsblk", lsblk.argv(), lsblk.TIMEOUT_S), lsblk.parse)
     mounts = parsed(files.text("/proc/self/mountinfo"), mountinfo.parse, "/proc/self/mountinfo")
@@ -227,7 +232,9 @@ def _path(host: Host, path: str, seen: _Seen) -> DiskFacts:
     if isinstance(space, Missing) and space.kind == "not-there":
         mount = space
     device = _device(mount, seen)
-    media = _media(device, seen)
+    pool = _pool(mount, device, seen)
+    media = _media(device, seen, pool)
+    device = _one_of(device, pool)
     kind = _kind(mount, media, seen)
     return DiskFacts(
         path=path,
@@ -238,7 +245,7 @@ def _path(host: Host, path: str, seen: _Seen) -> DiskFacts:
         media=media,
         rotational=_rotational(media),
         kind=kind,
-        raid=_raid(mount, device, media, seen),
+        raid=_raid(mount, device, media, seen) if pool is None else _pool_raid(pool, media, seen),
         space=space,
         size=_sold(device, space, seen),
         read_only=fmap(lambda m: m.read_only, mount),
@@ -292,9 +299,9 @@ def _device(mount: Reading[Mount], seen: _Seen) -> Reading[str]:
     if isinstance(seen.blocks, Missing):
         return seen.blocks
     evidence = cited(mount, seen.blocks)
-    numbers = {_text(seen.files.text(f"{_BLOCK}/{name}/dev")): name for name in seen.blocks.value}
-    if mount.value.device in numbers:
-        return Known(numbers[mount.value.device], evidence)
+    numbered = _numbered(mount.value.device, seen)
+    if numbered is not None:
+        return Known(numbered, evidence)
     source = mount.value.source
     if source.startswith("/dev/"):  # btrfs and zfs number their own devices
         by_name = {_text(seen.files.text(f"{_BLOCK}/{n}/dm/name")): n for n in seen.blocks.value}
@@ -306,12 +313,34 @@ def _device(mount: Reading[Mount], seen: _Seen) -> Reading[str]:
     return Missing("unsupported", detail, evidence)
 
 
-def _media(device: Reading[str], seen: _Seen) -> Reading[tuple[Block, ...]]:
+def _pool(mount: Reading[Mount], device: Reading[str], seen: _Seen) -> Optional[btrfs.Pool]:
+    if isinstance(mount, Missing) or isinstance(device, Missing) or mount.value.fstype != "btrfs":
+        return None
+    return btrfs.pool(seen.files, device.value)
+
+
+def _one_of(device: Reading[str], pool: Optional[btrfs.Pool]) -> Reading[str]:
+    """What lies on several devices has no one device whose size or counters would be its own."""
+    if pool is None or len(pool.devices) + pool.missing < 2 or isinstance(device, Missing):
+        return device
+    names = ", ".join(pool.devices)
+    return Missing("unsupported", msg("btrfs lies on several devices: {names}", names=names), device.evidence)
+
+
+def _numbered(number: str, seen: _Seen) -> Optional[str]:
+    """The device of a number such as ``8:1``."""
+    names = seen.blocks.value if isinstance(seen.blocks, Known) else ()
+    return next((n for n in names if _text(seen.files.text(f"{_BLOCK}/{n}/dev")) == number), None)
+
+
+def _media(device: Reading[str], seen: _Seen, pool: Optional[btrfs.Pool]) -> Reading[tuple[Block, ...]]:
     if isinstance(device, Missing):
         return device
     if isinstance(seen.blocks, Missing):
         return seen.blocks
-    return Known(tuple(_bottom(device.value, seen.blocks.value)), cited(device, seen.blocks))
+    names = pool.devices if pool is not None else (device.value,)
+    found = [block for name in names for block in _bottom(name, seen.blocks.value)]
+    return Known(tuple(dict.fromkeys(found)), cited(device, seen.blocks))
 
 
 def _bottom(name: str, blocks: Mapping[str, Block], depth: int = 0) -> Sequence[Block]:
@@ -410,7 +439,7 @@ def _raid(mount: Reading[Mount], device: Reading[str], media: Reading[tuple[Bloc
     arrays = _arrays_under(device.value, seen.blocks.value)
     evidence = cited(device, seen.blocks, seen.arrays)
     if arrays:
-        return _md_raid(arrays, seen.arrays, evidence)
+        return _md_raid(arrays, seen, evidence)
     if any(b.emulated or b.rotational is None for b in media.value):
         return Missing("unsupported", _hidden(media.value), evidence)
     if isinstance(mount, Known) and mount.value.fstype in ("btrfs", "zfs", "bcachefs"):
@@ -438,16 +467,54 @@ def _arrays_under(name: str, blocks: Mapping[str, Block]) -> list[Block]:
     return [blocks[n] for n in dict.fromkeys(_chain(name, blocks)) if blocks[n].level is not None]
 
 
-def _md_raid(arrays: Sequence[Block], listed: Reading[Mdstat], evidence: tuple[str, ...]) -> Reading[Raid]:
+def _md_raid(arrays: Sequence[Block], seen: _Seen, evidence: tuple[str, ...]) -> Reading[Raid]:
     levels = {str(b.level).replace("raid", "") for b in arrays}
     if len(levels) > 1:
         detail = msg("arrays of different levels on one another: {names}", names=", ".join(b.name for b in arrays))
         return Missing("unsupported", detail, evidence)
-    if isinstance(listed, Missing):
-        return listed
-    states = [a.degraded for a in listed.value.arrays if a.name in {b.name for b in arrays}]
+    if isinstance(seen.arrays, Missing):
+        return seen.arrays
+    states = [a.degraded for a in seen.arrays.value.arrays if a.name in {b.name for b in arrays}]
+    level = levels.pop()
     degraded = True if True in states else None if None in states or not states else False
-    return Known(Raid(levels.pop(), tuple(b.name for b in arrays), degraded), evidence)
+    if degraded is None and level in REDUNDANT:
+        return Missing("unsupported", msg("whether all members of the array work is not to be seen"), evidence)
+    one_disk = next((d for d in (_one_disk(a.below, seen) for a in arrays) if d is not None), None)
+    return Known(Raid(level, tuple(b.name for b in arrays), degraded, one_disk), evidence)
+
+
+def _pool_raid(pool: btrfs.Pool, media: Reading[tuple[Block, ...]], seen: _Seen) -> Reading[Raid]:
+    """btrfs keeps data and metadata each in a way of its own; the loss of either loses the files."""
+    if isinstance(media, Missing):
+        return media
+    data, metadata = pool.level("data"), pool.level("metadata")
+    if data is None or metadata is None:
+        detail = msg("btrfs keeps its data in more than one way, or does not show in which")
+        return Missing("unsupported", detail, media.evidence)
+    if data not in ("none", "0") and data != metadata:
+        detail = msg("btrfs keeps data as RAID {data} and metadata as RAID {metadata}", data=data, metadata=metadata)
+        return Missing("unsupported", detail, media.evidence)
+    if data == "none" and any(b.emulated or b.rotational is None for b in media.value):
+        return Missing("unsupported", _hidden(media.value), media.evidence)
+    one_disk = _one_disk(pool.devices, seen) if data != "none" else None
+    return Known(Raid(data, ("btrfs",), pool.missing > 0, one_disk), media.evidence)
+
+
+def _one_disk(members: Sequence[str], seen: _Seen) -> Optional[str]:
+    """The disk on which all of several members lie, where it is seen that they do; None where they don't."""
+    blocks = seen.blocks.value if isinstance(seen.blocks, Known) else {}
+    under = {_disk_under(block, seen) for name in members for block in _bottom(name, blocks)}
+    return under.pop() if len(members) > 1 and len(under) == 1 else None
+
+
+def _disk_under(block: Block, seen: _Seen) -> str:
+    """A loop device's file lies on a disk as well, where its file system is seen from here."""
+    if block.backing is None or isinstance(seen.mounts, Missing) or isinstance(seen.blocks, Missing):
+        return block.name
+    mount = mountinfo.under(seen.mounts.value, block.backing)
+    name = _numbered(mount.device, seen) if mount is not None else None
+    found = _bottom(name, seen.blocks.value) if name is not None else ()
+    return found[0].name if len(found) == 1 and found[0].backing is None else block.name
 
 
 def _sold(device: Reading[str], space: Reading[Space], seen: _Seen) -> Reading[Sold]:

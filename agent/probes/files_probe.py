@@ -19,17 +19,21 @@ import time
 from typing import Any
 
 CHUNK = 8 << 20
+SECTOR = 4096
+FRESH = 4  # bytes of each sector that are new each time: what shares equal blocks would store the first only
 
 
 def checkpoint(folder: str, size: int) -> dict[str, Any]:
     """Buffered writes and one fsync, as torch.save does it; then the pages dropped and the file read back."""
     path = os.path.join(folder, "checkpoint.dat")
-    chunk = os.urandom(CHUNK)
+    chunk = bytearray(os.urandom(CHUNK))
     started = time.perf_counter()
     with open(path, "wb", buffering=0) as out:
         left = size
         while left > 0:
-            left -= out.write(chunk[: min(left, CHUNK)])
+            for at in range(FRESH):
+                chunk[at::SECTOR] = os.urandom(CHUNK // SECTOR)
+            left -= out.write(memoryview(chunk)[: min(left, CHUNK)])
         written = time.perf_counter()
         os.fsync(out.fileno())
         synced = time.perf_counter()
@@ -75,11 +79,10 @@ def resident_share(paths: list[str]) -> float:
 def small(folder: str, files: int, size: int, readers: int) -> dict[str, Any]:
     """Write the files once, drop their pages, then read all of them in random order with several readers."""
     paths = [os.path.join(folder, f"small-{number:06d}.dat") for number in range(files)]
-    data = os.urandom(size)
     try:
         for path in paths:
             with open(path, "wb", buffering=0) as out:
-                out.write(data)
+                out.write(os.urandom(size))
                 os.fdatasync(out.fileno())
                 os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         resident = resident_share(paths)

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Optional
 
 from agent.tools import ParseError, _shell
-from agent.tools._text import clean, first_line
+from agent.tools._text import clean, first_line, recognise
 
 KIND = "dd"
 # Beyond bytes over the slowest acceptable rate: the final flush.
 TIMEOUT_S = 120.0
+_SIGN = re.compile(r"\d\+\d|\d\s?\S{1,12}/s\b|\bdd: ")
 
 _FULL_WIDTH = str.maketrans({"（": "(", "）": ")", "，": ",", "、": ","})
 _NUMBER = r"\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)?"
@@ -71,9 +72,11 @@ class Dd:
 
 
 def write_argv(*, file: str, block_bytes: int, count: int, direct: bool) -> list[str]:
-    """Write zeros; without O_DIRECT the flush is part of the time, else the page cache is measured."""
+    """Write what comes on standard input; without O_DIRECT the flush is part of the time, else the page cache is
+    measured. Not /dev/zero: what compresses or keeps no zeros would store next to nothing.
+    """
     flags = ["oflag=direct"] if direct else ["conv=fdatasync"]
-    return ["dd", "if=/dev/zero", f"of={file}", f"bs={block_bytes}", f"count={count}", *flags]
+    return ["dd", f"of={file}", f"bs={block_bytes}", f"count={count}", "iflag=fullblock", *flags]
 
 
 def read_argv(*, file: str, block_bytes: int, count: int, direct: bool) -> list[str]:
@@ -89,6 +92,7 @@ def parse(text: str) -> Dd:
     ``enospc``, ``denied``, ``open_failed``, ``invalid_argument`` (often O_DIRECT refused), ``io_error``,
     ``truncated``, ``unparsable``.
     """
+    recognise(text, "dd", _SIGN)
     text = clean(text).translate(_FULL_WIDTH)
     if not text.strip():
         return Dd(None, None, None)

@@ -13,11 +13,22 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from agent.tools import ParseError, _shell
-from agent.tools._text import clean, first_line, integer, json_documents, mapping, number, objects, text_or_none
+from agent.tools._text import (
+    clean,
+    first_line,
+    integer,
+    json_documents,
+    mapping,
+    number,
+    objects,
+    recognise,
+    text_or_none,
+)
 
 KIND = "fio"
 # Beyond a job's own runtime: laying out the file, and a kernel that flushes late.
 TIMEOUT_S = 120.0
+_SIGN = re.compile(r'"fio version"|"jobname"|\bfio[-:]|bw=')
 # A rate over less than this covers a cache or a few requests, not a disk.
 SHORTEST_MS = 100
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -39,16 +50,17 @@ _ERRNO_KINDS = {
     errno.EIO: "io_error",
 }
 
+NO_SPACE = r"ENOSPC|No space left|err=\s*28\b|Disk quota exceeded|err=\s*122\b"
 # Said beside a whole JSON document, these still void it: it covers only the part before.
 _VOIDING: tuple[tuple[str, str], ...] = (
     (r"terminating on signal|received signal|user interrupt", "interrupted"),
-    (r"ENOSPC|No space left|err=\s*28\b|Disk quota exceeded", "enospc"),
+    (NO_SPACE, "enospc"),
     (r"err=\s*5\b", "io_error"),
     (r"err=\s*[1-9]", "failed"),
 )
 # Read only where there is no JSON: some are harmless notes otherwise (cache not droppable without root).
 _FAILURES: tuple[tuple[str, str], ...] = (
-    (r"does not support (?:direct|O_DIRECT)|O_DIRECT.*not support", "direct_unsupported"),
+    (r"does not support (?:direct|O_DIRECT)|O_DIRECT.{0,300}not support", "direct_unsupported"),
     (r"func=dlopen|engine \S+ not loadable|failed to load engine|unknown ioengine", "engine_missing"),
     (r"valid values:|Bad option|bad option|unrecognized option|failed parsing|unknown option", "option"),
     (r"connect: Connection refused", "refused"),
@@ -56,7 +68,7 @@ _FAILURES: tuple[tuple[str, str], ...] = (
     (r"job startup hung", "timeout"),
     (r"Permission denied|Operation not permitted|err=\s*13\b", "denied"),
     (r"Read-only file system|err=\s*30\b", "read_only"),
-    (r"failed opening|unable to open|open.*No such file|err=\s*2\b", "open_failed"),
+    (r"failed opening|unable to open|open.{0,300}No such file|err=\s*2\b", "open_failed"),
     (r"Input/output error|err=\s*5\b", "io_error"),
     (r"Cannot allocate memory|out of memory|failed to setup shm", "out_of_memory"),
 )
@@ -155,6 +167,7 @@ def parse(text: str) -> Fio:
     Raises :class:`ParseError`: the failure's kind for a job that failed or was cut short, ``too_short``
     under 0.1 s of I/O, ``truncated``, ``text_output`` for fio's report for people.
     """
+    recognise(text, "fio", _SIGN)
     text = _NOT_A_NUMBER.sub(r"\1null", clean(text))
     if not text.strip():
         raise ParseError("empty", "no fio output: the text is empty")
@@ -214,8 +227,9 @@ def _log_sample(line: str) -> LogSample:
 
 
 def _raise_on_message(around: str, messages: tuple[tuple[str, str], ...]) -> None:
+    lines = around.splitlines()
     for pattern, kind in messages:
-        for line in around.splitlines():
+        for line in lines:
             if re.search(pattern, line):
                 raise ParseError(kind, f"fio failed ({kind})", line.strip())
 

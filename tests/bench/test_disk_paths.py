@@ -9,24 +9,25 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
-from agent.bench import disk_files, disk_random, disk_rig, disk_sequential
+from agent.bench import disk_rig
 from agent.bench.disk import step as disk_step
 from agent.bench.disk_rig import Ground
 from agent.bench.step import Look
 from agent.checks import disk
 from agent.evidence import Store
-from agent.host import LiveHost, Ran, Scratch
-from agent.model import Depth, Finding, Taken
+from agent.host import Ran, Scratch
+from agent.model import Taken
 from agent.probes import files_probe
 from tests import media
 from tests.bench.driven import clause, judged
+from tests.bench.paths import ALL_DEPTHS, Host, looked, shorten
+from tests.hooked import Go
 from tests.media import MIB, Disk
 
 WHY_NOT = media.unavailable("fio") or media.no_throttle()
@@ -36,23 +37,11 @@ pytestmark = [
     pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT)),
 ]
 RATE = 60 * MIB
-ALL_DEPTHS: tuple[Depth, ...] = ("quick", "standard", "deeper")
 
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same repetitions, shorter and smaller."""
-    for module, name, value in (
-        (disk_sequential, "SECONDS", 1),
-        (disk_sequential, "WRITE_CAP", 6 * 40 * MIB),
-        (disk_random, "SECONDS", 1),
-        (disk_random, "WRITE_CAP", 6 * 8 * MIB),
-        (disk_rig, "FILE_BYTES", 128 * MIB),
-        (disk_files, "CHECKPOINT_BYTES", 16 * MIB),
-        (disk_files, "SMALL_FILES", 100),
-    ):
-        monkeypatch.setattr(disk_random, "MIXED_S", 1)
-        monkeypatch.setattr(module, name, dict.fromkeys(ALL_DEPTHS, value))
+    shorten(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -63,23 +52,6 @@ def slow() -> Iterator[Disk]:
             (made.path / "theirs" / f"{number}").mkdir(parents=True)
             (made.path / "theirs" / f"{number}" / "data.dat").write_bytes(bytes(range(256)) * 40)
         yield made
-
-
-class Host(LiveHost):
-    """This machine, without waiting between attempts."""
-
-    def sleep(self, seconds: float) -> None:
-        """Nothing settles here."""
-
-
-def looked(run: Path, path: Path, **promises: str) -> dict[str, Finding]:
-    """Findings by the clause's name; the path's tree is as it was before."""
-    host = Host(Store(run))
-    before = media.snapshot(path)
-    asked = [clause(disk, name, promise, path=str(path)) for name, promise in promises.items()]
-    found = judged(disk, asked, host, facts=True)
-    assert media.snapshot(path) == before
-    return {f.clause.rpartition(".")[2]: f for f in found.values()}
 
 
 def test_a_disk_is_judged_on_both_sides_of_its_limit(slow: Disk, tmp_path: Path) -> None:
@@ -161,22 +133,12 @@ def test_a_full_disk_and_one_with_100_mb(tmp_path: Path) -> None:
 class Filling(Host):
     """A neighbour takes all the space while the file is written."""
 
-    def run(
-        self,
-        probe: str,
-        argv: Sequence[str],
-        timeout_s: float,
-        *,
-        worker: bool = False,
-        extra_env: Optional[Mapping[str, str]] = None,
-        cwd: Optional[str] = None,
-        inputs: Optional[Mapping[str, bytes]] = None,
-    ) -> Ran:
+    filler: Path
+
+    def around(self, probe: str, argv: Sequence[str], go: Go) -> Ran:
         if probe.endswith(".write.1"):
             _fill(self.filler, _free(self.filler.parent))
-        return super().run(probe, argv, timeout_s, worker=worker, extra_env=extra_env, cwd=cwd, inputs=inputs)
-
-    filler: Path
+        return go(argv)
 
 
 def test_a_disk_that_fills_up_meanwhile(tmp_path: Path) -> None:

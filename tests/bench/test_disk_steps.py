@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -13,10 +13,11 @@ import pytest
 from agent.bench import disk_rig, disk_sustained
 from agent.checks import disk
 from agent.evidence import Store
-from agent.host import LiveHost, Ran, ReplayHost
-from agent.model import Depth
+from agent.host import Ran, ReplayHost
 from tests import media
 from tests.bench.driven import clause, judged
+from tests.bench.paths import ALL_DEPTHS, Host
+from tests.hooked import Go
 from tests.media import MIB, Disk
 
 WHY_NOT = media.unavailable("fio") or media.no_throttle()
@@ -29,7 +30,6 @@ pytestmark = [
 FAST, SLOW = 24 * MIB, 8 * MIB
 # Two levels of ten seconds are the least that show a step.
 DROP_S, SECONDS = 10, 21
-ALL_DEPTHS: tuple[Depth, ...] = ("quick", "standard", "deeper")
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def throttled() -> Iterator[Disk]:
         yield made
 
 
-class Dropping(LiveHost):
+class Dropping(Host):
     """The disk drops ten seconds into the load, and is as fast as before for the next one."""
 
     def __init__(self, store: Store, made: Disk, load: str) -> None:
@@ -55,30 +55,17 @@ class Dropping(LiveHost):
         self.made, self.load = made, load
         self.timer: Optional[threading.Timer] = None
 
-    def run(
-        self,
-        probe: str,
-        argv: Sequence[str],
-        timeout_s: float,
-        *,
-        worker: bool = False,
-        extra_env: Optional[Mapping[str, str]] = None,
-        cwd: Optional[str] = None,
-        inputs: Optional[Mapping[str, bytes]] = None,
-    ) -> Ran:
+    def around(self, probe: str, argv: Sequence[str], go: Go) -> Ran:
         if probe.endswith(self.load):
             self.restore()
             self.timer = threading.Timer(DROP_S, self.made.throttle, [SLOW])
             self.timer.start()
-        return super().run(probe, argv, timeout_s, worker=worker, extra_env=extra_env, cwd=cwd, inputs=inputs)
+        return go(argv)
 
     def restore(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
         self.made.throttle(FAST)
-
-    def sleep(self, seconds: float) -> None:
-        """Nothing settles here."""
 
 
 def test_a_drop_to_a_third_is_named_with_time_and_levels(throttled: Disk, tmp_path: Path) -> None:
@@ -101,6 +88,6 @@ def test_a_drop_to_a_third_is_named_with_time_and_levels(throttled: Disk, tmp_pa
 
 def test_a_steady_disk_has_no_step(throttled: Disk, tmp_path: Path) -> None:
     asked = [clause(disk, "sustained", ">= 60 %", path=str(throttled.path))]
-    found = judged(disk, asked, LiveHost(Store(tmp_path)), facts=True)[asked[0].key]
+    found = judged(disk, asked, Host(Store(tmp_path)), facts=True)[asked[0].key]
     assert found.outcome == "pass", found
     assert not [n for n in found.notes if "step at" in str(n) or "falls" in str(n)]

@@ -15,6 +15,7 @@ from agent.bench.neighbours import Counters
 from agent.evidence import Store
 from agent.host import LiveHost
 from agent.model import Attempt, Block, Void
+from agent.probes import neighbours_probe
 from agent.reading import Known, Missing, Reading
 from agent.text import msg
 
@@ -142,3 +143,20 @@ def test_the_probe_sees_disks_interfaces_and_another_process(tmp_path: Path, req
     assert mine, found.processes
     assert mine[0].own
     assert mine[0].moved[1] >= 8 << 20
+
+
+@pytest.mark.parametrize(
+    ("counted", "expected"),
+    [
+        # Linux before 6.4: the drive itself counts nothing, its paths do.
+        ({"nvme0n1": [0, 0], "nvme0n1p1": [0, 0], "nvme0c0n1": [5, 7]}, {"nvme0n1": [5, 7]}),
+        ({"nvme0n1": [0, 0], "nvme0c0n1": [5, 7], "nvme0c1n1": [1, 1]}, {"nvme0n1": [6, 8]}),
+        ({"nvme0n1": [5, 7], "nvme0n1p1": [5, 7], "nvme0c0n1": [5, 7]}, {"nvme0n1": [5, 7], "nvme0n1p1": [5, 7]}),
+        ({"nvme0n1": [3, 4], "nvme1n1": [0, 0]}, {"nvme0n1": [3, 4], "nvme1n1": [0, 0]}),
+    ],
+)
+def test_a_drive_of_several_ports_counts_by_its_paths(
+    counted: dict[str, list[int]], expected: dict[str, list[int]]
+) -> None:
+    found = neighbours_probe.with_paths(counted)
+    assert {n: p for n, p in found.items() if "c" not in n} == expected

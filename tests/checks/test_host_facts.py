@@ -14,15 +14,17 @@ from agent.checks import _disk_facts, _network_facts, cpu, disk, grammars, integ
 from agent.checks._api import Case
 from agent.facts._cgroup import Throttled
 from agent.facts.cpu import CpuFacts, Steal, Throttling
-from agent.facts.disks import DiskFacts, Raid, Sold
+from agent.facts.disks import DiskFacts, Raid, Sold, Space
 from agent.facts.memory import MemoryFacts
 from agent.facts.network import Interface, NetworkFacts
+from agent.facts.pythons import Pythons
 from agent.facts.system import Docker, Os, Rlimit, SystemFacts
 from agent.host import Ran
 from agent.model import Clause, Contract, Finding, Taken
 from agent.reading import Known, Missing
 from agent.text import msg
 from agent.tools.proc import Route
+from tests.bench.interpreters import interpreter
 
 T = TypeVar("T")
 GIB = 1 << 30
@@ -178,8 +180,30 @@ def test_software(name: str, text: str, known: dict[str, Any], outcome: str) -> 
     assert found.outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("nccl", "cuda_error", "outcome", "code"),
+    [
+        ("2.21.5", None, "pass", "kept"),
+        ("2.18.3", None, "fail", "below-limit"),
+        (None, None, "inconclusive", "not-there"),
+        (None, "no NVIDIA driver", "inconclusive", "unsupported"),
+    ],
+)
+def test_nccl_is_the_one_that_torch_works_with(
+    nccl: Optional[str], cuda_error: Optional[str], outcome: str, code: str
+) -> None:
+    torch = replace(interpreter().value, nccl=nccl, cuda_error=cuda_error)
+    found = judge(software, "nccl", ">= 2.20", system=facts(SystemFacts), pythons=Pythons(Known(torch, ("e",))))
+    assert (found.outcome, found.reason_code) == (outcome, code)
+    assert outcome != "inconclusive" or found.grant is not None
+
+
 def disk_facts(**known: Any) -> DiskFacts:
     return replace(facts(DiskFacts, **known), path="/data")
+
+
+SHARED = {"size": Sold(int(7.49 * 10**12), "file system + 7 %", "")}
+ROOMY, FULL = ({"space": Space(7 * 10**12, free * 10**12, True)} for free in (3, 1))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +225,13 @@ def disk_facts(**known: Any) -> DiskFacts:
         ("raid", "1", {"raid": Raid("none")}, "fail"),
         ("raid", "none", {"raid": Raid("none")}, "pass"),
         ("raid", "1", {"raid": Raid("1", ("md0",), True)}, "fail"),
+        ("raid", "1", {"raid": Raid("1", ("md0",), False, "sda")}, "fail"),
+        ("raid", "0", {"raid": Raid("0", ("md0",), None, "sda")}, "pass"),
         ("raid", "1", {}, "inconclusive"),
+        ("size", ">= 2 TB", {**SHARED, **ROOMY, "kind": "overlay"}, "pass"),
+        ("size", ">= 2 TB", {**SHARED, **FULL, "kind": "overlay"}, "inconclusive"),
+        ("size", ">= 8 TB", {**SHARED, **FULL, "kind": "overlay"}, "fail"),
+        ("size", ">= 2 TB", {**SHARED, **FULL, "kind": "nvme"}, "pass"),
     ],
 )
 def test_disk(name: str, text: str, known: dict[str, Any], outcome: str) -> None:

@@ -195,6 +195,76 @@ def test_btrfs_is_found_by_its_source(node: Node) -> None:
     missing(found.raid, "unsupported")
 
 
+def pool(node: Node, devices: Mapping[str, str], data: str, metadata: str, lost: int = 0) -> Node:
+    """A btrfs as ``/sys/fs/btrfs`` shows it; ``devices`` are links to those of ``/sys/devices``."""
+    place = "/sys/fs/btrfs/2b4f3c1e-0000-4000-8000-5f3a7c1d9e00"
+    for name, target in devices.items():
+        node.link(f"{place}/devices/{name}", target)
+    for what, profile in (("data", data), ("metadata", metadata), ("system", metadata)):
+        node.write(
+            {f"{place}/allocation/{what}/{profile}/total_bytes": "1\n", f"{place}/allocation/{what}/flags": "1\n"}
+        )
+    return node.write({f"{place}/devinfo/{n + 1}/missing": f"{int(n < lost)}\n" for n in range(2)})
+
+
+def two_devices(node: Node, data: str, metadata: str, lost: int = 0) -> DiskFacts:
+    for name, number in (("nvme0n1", "259:0"), ("nvme1n1", "259:1")):
+        block(node, name, number)
+    links = {name: f"../../../../devices/pci0000:00/0000:00:1d.0/block/{name}" for name in ("nvme0n1", "nvme1n1")}
+    if lost:
+        links.pop("nvme1n1")
+    pool(mount(node, "0:41", "btrfs", source="/dev/nvme0n1"), links, data, metadata, lost)
+    return read(probe(node, total_bytes=int(1.9 * TB)))
+
+
+@pytest.mark.parametrize(
+    ("data", "metadata", "lost", "raid"),
+    [
+        ("raid1", "raid1", 0, Raid("1", ("btrfs",), False)),
+        ("raid1", "raid1c3", 0, Raid("1", ("btrfs",), False)),
+        ("raid10", "raid10", 0, Raid("10", ("btrfs",), False)),
+        ("raid0", "raid1", 0, Raid("0", ("btrfs",), False)),
+        ("single", "raid1", 0, Raid("none", ("btrfs",), False)),
+        ("raid1", "raid1", 1, Raid("1", ("btrfs",), True)),
+    ],
+)
+def test_btrfs_over_several_devices(node: Node, data: str, metadata: str, lost: int, raid: Raid) -> None:
+    found = two_devices(node, data, metadata, lost)
+    assert value(found.raid) == raid
+    assert value(found.kind) == "nvme"
+    assert len(value(found.media)) == 2 - lost
+    missing(found.device, "unsupported")
+    assert value(found.size).of == "file system + 7 %"
+
+
+@pytest.mark.parametrize(("data", "metadata"), [("raid1", "single"), ("raid1", "dup"), ("raid5", "raid1")])
+def test_a_btrfs_of_mixed_ways_is_no_raid_that_can_be_told(node: Node, data: str, metadata: str) -> None:
+    missing(two_devices(node, data, metadata).raid, "unsupported")
+
+
+def test_a_mirror_within_one_disk_is_seen(node: Node) -> None:
+    block(node, "sda", "8:0")
+    partition(node, "sda", "sda1", "8:1", TB // 2)
+    partition(node, "sda", "sda2", "8:2", TB // 2)
+    block(node, "md0", "9:0", at="virtual", below=["sda1", "sda2"], files={"md/level": "raid1"})
+    mount(node, "9:0").write({"/proc/mdstat": MD.format(n="2", u="UU") + "\nunused devices: <none>\n"})
+    assert value(read(node).raid) == Raid("1", ("md0",), False, "sda")
+
+
+def test_a_mirror_of_files_on_one_disk_is_seen(node: Node) -> None:
+    block(node, "sda", "8:0")
+    partition(node, "sda", "sda1", "8:1", TB)
+    for name, number in (("loop0", "7:0"), ("loop1", "7:1")):
+        block(node, name, number, at="virtual", files={"loop/backing_file": f"/images/{name}"})
+    block(node, "md0", "9:0", at="virtual", below=["loop0", "loop1"], files={"md/level": "raid1"})
+    mount(node, "9:0").write({"/proc/mdstat": MD.format(n="2", u="UU") + "\nunused devices: <none>\n"})
+    assert value(read(node).raid) == Raid("1", ("md0",), False, "sda")
+
+
+def test_a_mirror_whose_state_is_not_told(node: Node) -> None:
+    missing(read(mount(raid1(node), "9:0")).raid, "unsupported")
+
+
 def test_dead_mount_costs_its_deadline(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disks, "PATH_TIMEOUT_S", 0.5)
     mount(block(node, "sda", "8:0"), "0:55", "nfs4", source="server:/x").tool("probe", HANG)
@@ -285,5 +355,6 @@ def test_nothing_there(node: Node) -> None:
 
 def test_replay_gives_the_same_facts(node: Node) -> None:
     mount(raid1(node), "9:0")
+    pool(node, {"sda": "../../../../devices/pci0000:00/0000:00:1d.0/block/sda"}, "raid1", "raid1")
     live = disks.collect(probe(node).host(), Asked(paths=("/data", "/")))
     assert disks.collect(node.replay(), Asked(paths=("/data", "/"))) == live

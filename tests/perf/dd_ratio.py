@@ -11,16 +11,18 @@ import argparse
 import re
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
+from agent import probes
 from agent.bench.disk import step as disk_step
 from agent.bench.step import Look
 from agent.evidence import Store
 from agent.host import Ran
 from agent.model import Taken
-from tests.perf._pairs import Alternating, told
+from tests.hooked import Go, without_fio
+from tests.perf._pairs import Alternating, ended, told
 
 COPIED = re.compile(r"^(\d+) bytes .*copied, ([0-9.e+-]+) s", re.MULTILINE)
 
@@ -28,19 +30,19 @@ COPIED = re.compile(r"^(\d+) bytes .*copied, ([0-9.e+-]+) s", re.MULTILINE)
 class NoFio(Alternating):
     """A machine without fio."""
 
-    def run(
-        self,
-        probe: str,
-        argv: Sequence[str],
-        timeout_s: float,
-        *,
-        worker: bool = False,
-        extra_env: Optional[Mapping[str, str]] = None,
-        cwd: Optional[str] = None,
-        inputs: Optional[Mapping[str, bytes]] = None,
-    ) -> Ran:
-        given = ["fio-that-is-not-there", *argv[1:]] if argv[0] == "fio" else argv
-        return super().run(probe, given, timeout_s, worker=worker, extra_env=extra_env, cwd=cwd, inputs=inputs)
+    def around(self, probe: str, argv: Sequence[str], go: Go) -> Ran:
+        return super().around(probe, without_fio(argv), go)
+
+
+def series(probe: str, argv: Sequence[str]) -> Optional[str]:
+    """The repetitions of either direction."""
+    found = re.search(r"\.(read|write)\.\d+$", probe)
+    return found.group(1) if found else None
+
+
+def fed(argv: Sequence[str]) -> Sequence[str]:
+    """With the script that feeds dd from where it lies."""
+    return [a.replace("{evidence}", str(Path(probes.__file__).parent)) for a in argv]
 
 
 def rate(text: str) -> float:
@@ -63,17 +65,16 @@ def main() -> int:
         while len(ratios) < options.pairs:
             number += 1
             with tempfile.TemporaryDirectory() as run:
-                host = NoFio(Store(Path(run)), re.compile(rf"\.{direction}\.\d+$"), rate)
+                host = NoFio(Store(Path(run)), series, rate, fed)
                 taken = disk_step(str(options.path), {direction: direction}).execute(host, Look(number))[direction]
             if not isinstance(taken, Taken):
                 sys.exit(f"dd could not measure {options.path}: {taken.detail}")
             if taken.attempt.blocks[0].conditions.get("tool") != "dd":
                 sys.exit("this was not dd")
-            ratios += host.ratios
-            differing += [b.value for b in taken.attempt.blocks] != host.printed
+            ratios += host.ratios[direction]
+            differing += host.differ(direction, taken.attempt.blocks)
         within = told(f"dd {direction}", ratios) and within
-    print(f"series whose values are not those of dd's statistics: {differing}")
-    return 0 if within and not differing else 1
+    return ended("dd's statistics", within, differing)
 
 
 if __name__ == "__main__":

@@ -12,85 +12,50 @@ import argparse
 import json
 import re
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
 from agent.bench.disk import step as disk_step
 from agent.bench.step import Look
 from agent.evidence import Store
-from agent.host import LiveHost, Ran
 from agent.model import Taken
+from tests.perf._pairs import Alternating, ended, told
 
-LOW, HIGH = 0.97, 1.03
-REPETITION = re.compile(r"\.(read|write)\.\d+$")
-
-
-class Alternating(LiveHost):
-    """Runs each repetition of the bench twice: for the bench, and bare."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self.pairs: dict[str, list[float]] = {"read": [], "write": []}
-        self.printed: dict[str, list[float]] = {"read": [], "write": []}
-
-    def run(
-        self,
-        probe: str,
-        argv: Sequence[str],
-        timeout_s: float,
-        *,
-        worker: bool = False,
-        extra_env: Optional[Mapping[str, str]] = None,
-        cwd: Optional[str] = None,
-        inputs: Optional[Mapping[str, bytes]] = None,
-    ) -> Ran:
-        found = REPETITION.search(probe)
-        bare_first = found is not None and len(self.pairs[found.group(1)]) % 2 == 1
-        theirs = bare(argv, found.group(1)) if found is not None and bare_first else None
-        ran = super().run(probe, argv, timeout_s, worker=worker, extra_env=extra_env, cwd=cwd, inputs=inputs)
-        if found is not None:
-            direction = found.group(1)
-            ours = rate(ran.stdout, direction)
-            self.printed[direction].append(ours)
-            self.pairs[direction].append(ours / (theirs or bare(argv, direction)))
-        return ran
+DIRECTIONS = ("read", "write")
 
 
-def bare(argv: Sequence[str], direction: str) -> float:
-    """Bytes per second of the same command, started by hand."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [a.replace("{evidence}", folder) for a in argv]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return rate(done.stdout, direction)
+def series(probe: str, argv: Sequence[str]) -> Optional[str]:
+    """The repetitions of either direction."""
+    found = re.search(r"\.(read|write)\.\d+$", probe)
+    return found.group(1) if found else None
 
 
-def rate(text: str, direction: str) -> float:
-    """``bw_bytes`` of fio's JSON, read without the agent's parser."""
-    document = json.loads(text[text.index("{\n") :])
-    return float(document["jobs"][0][direction]["bw_bytes"])
+def rate(text: str) -> float:
+    """``bw_bytes`` of the one direction of fio's JSON, read without the agent's parser."""
+    document, _ = json.JSONDecoder().raw_decode(text[text.index("{\n") :])
+    job = document["jobs"][0]
+    return float(sum(job[direction]["bw_bytes"] for direction in DIRECTIONS))
 
 
 def measure(path: Path, pairs: int) -> tuple[dict[str, list[float]], int]:
     """Ratios by direction, and how many of the bench's values are not those that fio printed."""
-    ratios: dict[str, list[float]] = {"read": [], "write": []}
+    ratios: dict[str, list[float]] = {d: [] for d in DIRECTIONS}
     differing = 0
     number = 0
     while len(ratios["read"]) < pairs:
         number += 1
         with tempfile.TemporaryDirectory() as run:
-            host = Alternating(Store(Path(run)))
-            results = disk_step(str(path), {"read": "read", "write": "write"}).execute(host, Look(number))
-            for direction, found in host.pairs.items():
+            host = Alternating(Store(Path(run)), series, rate)
+            results = disk_step(str(path), {d: d for d in DIRECTIONS}).execute(host, Look(number))
+            for direction in DIRECTIONS:
                 taken = results[direction]
                 if not isinstance(taken, Taken):
                     sys.exit(f"fio could not measure {path}: {taken.detail}")
-                ratios[direction] += found
-                differing += [b.value for b in taken.attempt.blocks] != host.printed[direction]
+                ratios[direction] += host.ratios[direction]
+                differing += host.differ(direction, taken.attempt.blocks)
     return ratios, differing
 
 
@@ -103,16 +68,8 @@ def main() -> int:
         print("fio, agent ÷ bare: not measured, fio is not installed")
         return 0
     ratios, differing = measure(options.path, options.pairs)
-    for direction, values in ratios.items():
-        ordered = sorted(values)
-        spread = f"{ordered[0]:.3f} to {ordered[-1]:.3f}"
-        print(
-            f"fio {direction}, agent ÷ bare: median {statistics.median(values):.3f} of {len(values)} pairs ({spread}); "
-            f"target {LOW} to {HIGH}"
-        )
-    print(f"series whose values are not those of fio's JSON: {differing}")
-    within = all(LOW <= statistics.median(v) <= HIGH for v in ratios.values())
-    return 0 if within and not differing else 1
+    within = [told(f"fio {direction}", values) for direction, values in ratios.items()]
+    return ended("fio's JSON", all(within), differing)
 
 
 if __name__ == "__main__":

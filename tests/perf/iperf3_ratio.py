@@ -15,12 +15,11 @@ import argparse
 import json
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Optional
@@ -28,56 +27,25 @@ from typing import Optional
 from agent.bench import network
 from agent.bench.step import Look
 from agent.evidence import Store
-from agent.host import LiveHost, Ran
 from agent.model import Taken
 from tests import netns
+from tests.perf._pairs import Alternating, ended, told
 
-LOW, HIGH = 0.97, 1.03
 DIRECTIONS = ("download", "upload")
 SECONDS, OMIT_S = 1, 1
 
 
-class Alternating(LiveHost):
-    """Runs each repetition of the bench twice: for the bench, and bare."""
-
-    def __init__(self, store: Store, prefix: Sequence[str]) -> None:
-        super().__init__(store)
-        self.prefix = prefix
-        self.pairs: dict[str, list[float]] = {d: [] for d in DIRECTIONS}
-        self.printed: dict[str, list[float]] = {d: [] for d in DIRECTIONS}
-
-    def run(
-        self,
-        probe: str,
-        argv: Sequence[str],
-        timeout_s: float,
-        *,
-        worker: bool = False,
-        extra_env: Optional[Mapping[str, str]] = None,
-        cwd: Optional[str] = None,
-        inputs: Optional[Mapping[str, bytes]] = None,
-    ) -> Ran:
-        measured = ".rep" in probe
-        direction = "download" if "-R" in argv else "upload"
-        command = [*self.prefix, *argv]
-        bare_first = len(self.pairs[direction]) % 2 == 1
-        theirs = bare(command) if measured and bare_first else None
-        ran = super().run(probe, command, timeout_s, worker=worker, extra_env=extra_env, cwd=cwd, inputs=inputs)
-        if measured:
-            ours = rate(ran.stdout)
-            self.printed[direction].append(ours)
-            self.pairs[direction].append(ours / (theirs or bare(command)))
-        return ran
-
-
-def bare(argv: Sequence[str]) -> float:
-    """Bits per second of the same command, started by hand."""
-    return rate(subprocess.run(list(argv), check=True, capture_output=True, text=True).stdout)
+def series(probe: str, argv: Sequence[str]) -> Optional[str]:
+    """The repetitions of either direction."""
+    if ".rep" not in probe:
+        return None
+    return "download" if "-R" in argv else "upload"
 
 
 def rate(text: str) -> float:
     """What the receiver counted, read without the agent's parser."""
-    return float(json.loads(text)["end"]["sum_received"]["bits_per_second"])
+    document, _ = json.JSONDecoder().raw_decode(text)
+    return float(document["end"]["sum_received"]["bits_per_second"])
 
 
 @contextmanager
@@ -106,15 +74,15 @@ def measure(far: str, prefix: Sequence[str], pairs: int) -> tuple[dict[str, list
     network.PLANS = {"standard": network.Plan(pairs, SECONDS, OMIT_S)}
     entry = network.Entry("line", (far,), dict.fromkeys(DIRECTIONS, 2e8))
     with tempfile.TemporaryDirectory() as run:
-        host = Alternating(Store(Path(run)), prefix)
+        host = Alternating(Store(Path(run)), series, rate, prefix=prefix)
         results = network.step(entry).execute(host, Look())
     differing = 0
     for direction in DIRECTIONS:
         taken = results[entry.key(direction)]
         if not isinstance(taken, Taken):
             sys.exit(f"iperf3 could not measure: {taken.detail}")
-        differing += [b.value for b in taken.attempt.blocks] != [r / 8 for r in host.printed[direction]]
-    return host.pairs, differing
+        differing += host.differ(direction, taken.attempt.blocks, 1 / 8)
+    return host.ratios, differing
 
 
 def main() -> int:
@@ -134,15 +102,8 @@ def main() -> int:
         else:
             line, far = f"loopback ({why_not})", f"127.0.0.1:{stack.enter_context(server())}"
         ratios, differing = measure(far, prefix, options.pairs)
-    for direction, values in ratios.items():
-        ordered = sorted(values)
-        print(
-            f"iperf3 {direction}, {line}, agent ÷ bare: median {statistics.median(values):.3f} of {len(values)} pairs "
-            f"({ordered[0]:.3f} to {ordered[-1]:.3f}); target {LOW} to {HIGH}"
-        )
-    print(f"series whose values are not those of iperf3's JSON: {differing}")
-    within = why_not is not None or all(LOW <= statistics.median(v) <= HIGH for v in ratios.values())
-    return 0 if within and not differing else 1
+    within = [told(f"iperf3 {direction}, {line}", values) for direction, values in ratios.items()]
+    return ended("iperf3's JSON", all(within), differing, decides=why_not is None)
 
 
 if __name__ == "__main__":

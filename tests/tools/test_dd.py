@@ -13,7 +13,7 @@ from agent.tools import ParseError, dd
 
 def test_argv() -> None:
     write = dd.write_argv(file="/d/t", block_bytes=1 << 20, count=64, direct=True)
-    assert write == ["dd", "if=/dev/zero", "of=/d/t", "bs=1048576", "count=64", "oflag=direct"]
+    assert write == ["dd", "of=/d/t", "bs=1048576", "count=64", "iflag=fullblock", "oflag=direct"]
     assert "conv=fdatasync" in dd.write_argv(file="/d/t", block_bytes=1, count=1, direct=False)
     assert dd.read_argv(file="/d/t", block_bytes=4096, count=2, direct=True)[-1] == "iflag=direct"
     assert "of=/dev/null" in dd.read_argv(file="/d/t", block_bytes=4096, count=2, direct=False)
@@ -22,8 +22,10 @@ def test_argv() -> None:
 def test_real_dd(tmp_path: Path) -> None:
     command = dd.write_argv(file=str(tmp_path / "t"), block_bytes=1 << 16, count=16, direct=False)
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
-    result = dd.parse(done.stderr)
+    done = subprocess.run(
+        command, capture_output=True, timeout=60, check=True, env=environment, input=os.urandom(1 << 20)
+    )
+    result = dd.parse(done.stderr.decode())
     assert result.bytes == 1 << 20
     assert result.seconds
     assert result.bytes_per_s == result.bytes / result.seconds
