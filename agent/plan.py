@@ -125,10 +125,11 @@ class Selection:
 
 
 def matches(key: str, patterns: Iterable[str]) -> bool:
-    """Whether a clause key is meant by ``cpu``, ``disk[/data]``, ``disk[/data].read`` or a glob pattern."""
+    """Whether a clause key is meant by ``cpu``, ``disk[/data]``, ``disk.read`` (of every entry) or a glob."""
     family = key.split(".", 1)[0].split("[", 1)[0]
+    of_all = f"{family}.{key.rpartition('].')[2]}" if "]." in key else key
     entry = key.split("].", 1)[0] + "]" if "]." in key else key.split(".", 1)[0]
-    return any(p in (key, family, entry) or fnmatchcase(key, p) for p in patterns)
+    return any(p in (key, family, entry, of_all) or fnmatchcase(key, p) for p in patterns)
 
 
 def unknown_patterns(contract: Contract, patterns: Iterable[str]) -> list[str]:

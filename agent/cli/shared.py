@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn, Optional, Union
@@ -78,6 +79,13 @@ def load_contract(path: Path, language: Optional[str]) -> Contract:
         sys.exit(int(Exit.USAGE))
 
 
+def no_clause(pattern: str, contract: Contract) -> Text:
+    """What is wrong with a pattern of ``--only`` or ``--skip``, and the keys that there are."""
+    keys = [c.key for c in contract.clauses]
+    near = get_close_matches(pattern, keys, 3, 0.5)
+    return msg("no clause of the contract matches “{key}”; it has {keys}", key=pattern, keys=tuple(near or keys[:20]))
+
+
 def load_run(folder: Path, language: Optional[str] = None) -> Run:
     """The result of a run folder, or one line and exit 2."""
     try:
@@ -124,4 +132,7 @@ def emit(text: str, output: Optional[Path], language: Optional[str] = None) -> N
     try:
         write_atomic(output, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        fail(f"accept: {output} cannot be written: {error.strerror}")
+        fail_text(
+            msg("{path} cannot be written: {error}", path=str(output), error=error.strerror or str(error)),
+            language_of(language),
+        )

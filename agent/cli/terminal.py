@@ -21,9 +21,11 @@ from agent.plan import FACTS_S, Plan, Planned, folded
 from agent.quantity import format_quantity
 from agent.report import looks, numbers
 from agent.report.clean import visible
+from agent.report.view import partial
 from agent.text import Text, Translate, msg
 
 SHOWN_FINDINGS = 40
+SAME_AGAIN = "promised {promised}, found {found}"  # a reason that tells nothing beside the two
 
 
 class _Console(Console):
@@ -187,6 +189,8 @@ def show_run(terminal: Terminal, run: Run) -> None:
         terminal.say(msg("… and {n} more in the report", n=len(order) - SHOWN_FINDINGS))
     terminal.raw("")
     terminal.say(run.headline)
+    for text in partial(run):
+        terminal.say(text)
     verdict = looks.of_verdict(run.verdict)
     terminal.raw(f"{verdict.sigil} {verdict.word.render(terminal.translate)}", f"bold {verdict.colour}")
 
@@ -198,7 +202,7 @@ def finding_line(f: Finding, translate: Translate) -> str:
         parts.append(msg("promised {value}", value=f.promised).render(translate))
     if f.measured is not None:
         parts.append(msg("measured {value}", value=measured(f, translate)).render(translate))
-    if f.outcome != "pass":
+    if f.outcome != "pass" and not (f.measured is not None and f.reason.template == SAME_AGAIN):
         parts.append(f.reason.render(translate))
     if f.grant is not None:
         parts.append(f.grant.render(translate))

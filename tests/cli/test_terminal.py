@@ -14,7 +14,7 @@ from agent.cli.terminal import plan_lines
 from agent.model import ScopeEntry
 from agent.plan import Plan
 from agent.text import msg
-from tests.runs import CHECKOUT, FACTS_ONLY, accept, contract, environment, until
+from tests.runs import CHECKOUT, FACTS_ONLY, WRITES, accept, contract, environment, until
 
 
 def test_one_line_for_a_reason_however_many_clauses_it_meets() -> None:
@@ -67,3 +67,22 @@ def test_a_trial_names_the_option_that_moves_it(tmp_path: Path) -> None:
         assert "--out" not in done.said
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_only_without_the_entry_means_every_entry_and_a_typing_error_is_answered_with_the_keys(tmp_path: Path) -> None:
+    contract(tmp_path, WRITES)
+    done = accept("plan", "contract.yaml", "--only", "disk.write", "--lang", "en", cwd=tmp_path)
+    assert "disk[.].write" in done.out
+    assert done.code == 0, done.said
+    wrong = accept("run", "contract.yaml", "--only", "disk.wriet", "--lang", "en", cwd=tmp_path)
+    assert wrong.code == 2
+    assert "no clause of the contract matches “disk.wriet”; it has disk[.].write" in wrong.err
+
+
+def test_what_was_promised_and_found_is_said_once(tmp_path: Path) -> None:
+    contract(tmp_path, "version: 1\ncpu: {vcpus: 100000}\n")
+    done = accept("run", "contract.yaml", "--out", "run", "--lang", "en", cwd=tmp_path)
+    assert done.code == 1
+    (line,) = [row for row in done.out.splitlines() if "cpu.vcpus" in row]
+    assert line.count("promised") == 1
+    assert line == f"✗ cpu.vcpus  promised 100000  measured {os.cpu_count()}"

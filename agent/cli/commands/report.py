@@ -13,7 +13,6 @@ from agent.cli.shared import (
     RUN_FOLDER,
     checks,
     emit,
-    fail,
     fail_text,
     language_of,
     load_run,
@@ -43,7 +42,7 @@ def command(
     formats = sorted({*report.renderers(), "pdf"})
     name = asked or _by_ending(output) or "txt"
     if name not in formats:
-        fail(f"accept: no format “{name}”; there are {', '.join(formats)}")
+        fail_text(msg("no format “{name}”; there are {formats}", name=name, formats=tuple(formats)), language_of(lang))
     kind = "html" if name == "pdf" else name
     read = load_run(run, lang)
     language = language_of(lang, read)
@@ -77,7 +76,9 @@ def _write_pdf(page: str, output: Optional[Path], language: str) -> None:
     try:
         write_atomic(output, made)
     except OSError as error:
-        fail(f"accept: {output} cannot be written: {error.strerror}")
+        fail_text(
+            msg("{path} cannot be written: {error}", path=str(output), error=error.strerror or str(error)), language
+        )
 
 
 def _redacted(run: Path, name: str, also: tuple[str, ...], language: str) -> str:

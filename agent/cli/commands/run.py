@@ -21,6 +21,7 @@ from agent.cli.shared import (
     language_of,
     load_contract,
     load_run,
+    no_clause,
     own_command,
     pasted,
     translate_for,
@@ -147,7 +148,7 @@ def command(
         read = load_contract(contract, lang)
         language = language_of(lang, read)
         for pattern in unknown_patterns(read, (*only, *skip)):
-            fail_text(msg("no clause of the contract matches “{key}”", key=pattern), language)
+            fail_text(no_clause(pattern, read), language)
         options = Options(profile, budget, only, skip, stop_on_breach, python, _unkept(recheck, read, lang))
         job = _created(out, read, options, language, root)
     if detach:
