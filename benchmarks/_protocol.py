@@ -205,10 +205,18 @@ def versions(torch, kind):
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
-        "cublas": cublas_version() if cuda else None,
-        "cudnn": cudnn_version(torch) if cuda else None,
-        "nccl": nccl_version(torch) if cuda else None,
+        "cublas": told(cublas_version) if cuda else None,
+        "cudnn": told(cudnn_version, torch) if cuda else None,
+        "nccl": told(nccl_version, torch) if cuda else None,
     }
+
+
+def told(ask, *arguments):
+    """A version, or null from a build that has no such question: no number is lost for want of it."""
+    try:
+        return ask(*arguments)
+    except (AttributeError, OSError, RuntimeError):
+        return None
 
 
 def cublas_version():
