@@ -30,6 +30,22 @@ _NUMBER = itertools.count(1)
 # Four addresses of the far host, in three networks: the last two share theirs.
 FAR = ("10.71.0.2", "10.72.0.2", "10.73.0.2", "10.73.0.3")
 NEAR = ("10.71.0.1", "10.72.0.1", "10.73.0.1")
+# A name server that knows one address for every name, and answers after a while; any other question has no answer.
+NAME_SERVER = """
+import socket, sys, threading, time
+here, delay, address = sys.argv[1], float(sys.argv[2]), socket.inet_aton(sys.argv[3])
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind((here, 53))
+def reply(asked, who):
+    time.sleep(delay)
+    end = asked.index(b"\\0", 12) + 5
+    found = asked[end - 4 : end - 2] == b"\\0\\x01"
+    head = asked[:2] + b"\\x81\\x80\\0\\x01" + (b"\\0\\x01" if found else b"\\0\\0") + b"\\0\\0\\0\\0"
+    record = b"\\xc0\\x0c\\0\\x01\\0\\x01\\0\\0\\0\\x3c\\0\\x04" + address if found else b""
+    server.sendto(head + asked[12:end] + record, who)
+while True:
+    threading.Thread(target=reply, args=server.recvfrom(512), daemon=True).start()
+"""
 
 
 def namespaces() -> str:
@@ -121,16 +137,25 @@ class TwoHosts:
         self.listening(port)
         return process
 
-    def listening(self, port: int) -> None:
+    def listening(self, port: int, protocol: str = "tcp") -> None:
         """Wait until something listens on the far host's port."""
         deadline = time.monotonic() + 10
         needle = f":{port:04X} "
         while time.monotonic() < deadline:
-            rows = self.shell(self.far, "cat", "/proc/net/tcp", "/proc/net/tcp6").splitlines()
-            if any(needle in row and " 0A " in row for row in rows):
+            rows = self.shell(self.far, "cat", f"/proc/net/{protocol}", f"/proc/net/{protocol}6").splitlines()
+            if any(needle in row and (" 0A " in row or protocol == "udp") for row in rows):
                 return
             time.sleep(0.05)
         raise AssertionError(f"nothing listens on port {port}")
+
+    def names(self, address: str, delay_s: float = 0.0) -> None:
+        """Give the near host a name server, on the far one: every name is ``address``, told after ``delay_s``."""
+        own = Path("/etc/netns") / self.near
+        own.mkdir(parents=True)
+        self.stack.callback(_no_names, own)
+        (own / "resolv.conf").write_text(f"nameserver {FAR[0]}\n")
+        self.spawn(self.far, "python3", "-c", NAME_SERVER, FAR[0], str(delay_s), address)
+        self.listening(53, "udp")
 
     def shape(self, namespace: str, rate: str) -> None:
         """Limit what this host sends (``200mbit``)."""
@@ -202,6 +227,12 @@ def _run(*argv: str) -> None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait(10)
+
+
+def _no_names(own: Path) -> None:
+    shutil.rmtree(own)
+    with suppress(OSError):
+        own.parent.rmdir()  # if it was ours alone
 
 
 def _end_pid(path: Path) -> None:

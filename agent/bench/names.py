@@ -79,5 +79,5 @@ def slow(ms: float, servers: object) -> Text:
 
 def _note(name: str, ms: float, servers: object) -> Text:
     if ms < SLOW_MS:
-        return msg("{name} was resolved in {ms} ms", name=name, ms=f"{ms:.3g}")
+        return msg("{name} was resolved in {ms} ms", name=name, ms=f"{ms:.0f}" if ms >= 100 else f"{ms:.3g}")
     return msg("{name}: {why}", name=name, why=slow(ms, servers))

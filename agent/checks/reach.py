@@ -116,11 +116,16 @@ def _slow_names(one: Mapping[str, Any]) -> tuple[Text, ...]:
     return (names.slow(float(ms or 0), one.get("name_servers")),) if slow else ()
 
 
+def _digits(ms: float) -> str:
+    """2,010 ms are not 2.01e+03 ms."""
+    return f"{ms:.0f}" if ms >= 100 else f"{ms:.3g}"
+
+
 def _said(one: Mapping[str, Any]) -> str:
     """``HTTP 200 in 31 ms (DNS 2, TCP 9, TLS 15, answer 5)``; the stage where it ended otherwise."""
     parts = {"DNS": "dns_ms", "TCP": "tcp_ms", "TLS": "tls_ms", "HTTP": "http_ms"}
     times = {name: float(one[key]) for name, key in parts.items() if one.get(key) is not None}
-    spent = ", ".join(f"{name} {value:.3g} ms" for name, value in times.items())
+    spent = ", ".join(f"{name} {_digits(value)} ms" for name, value in times.items())
     proxy = f"; proxy {one['proxy']}" if one.get("proxy") else ""
     state = f"HTTP {one['status']}" if one.get("status") is not None else str(one["stage"]).upper()
     failed = "" if one["reached"] else " failed"
