@@ -25,8 +25,9 @@ MANIFEST = "manifest.json"
 RESULT = "result.json"
 LEDGER = "ledger.jsonl"
 LOCK = "run.lock"
+LOG = "agent.log"  # what an agent in the background prints, its last lines after the manifest is made
 # Written while the agent lives, so never part of what is signed.
-UNLISTED = frozenset({MANIFEST, LOCK})
+UNLISTED = frozenset({MANIFEST, LOCK, LOG})
 
 
 def write_atomic(path: Path, data: bytes) -> None:

@@ -22,6 +22,8 @@ from agent import contract as contracts
 from agent.course import Course, Observer
 from agent.evidence import (
     EVIDENCE,
+    LOCK,
+    LOG,
     RESULT,
     Ledger,
     Store,
@@ -124,7 +126,7 @@ def create(
                     folder=str(folder), run=str(run), option=option)
             )  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
-        if any(p.name not in ("run.lock", "agent.log") for p in folder.iterdir()):
+        if any(p.name not in (LOCK, LOG) for p in folder.iterdir()):
             raise RunError(msg("{folder} is not empty: name a new folder, or --resume it", folder=str(folder)))
         free = shutil.disk_usage(folder).free
         if free < ROOM_BYTES:

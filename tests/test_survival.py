@@ -105,6 +105,10 @@ def test_detach_goes_on_alone(tmp_path: Path) -> None:
     until(lambda: (tmp_path / "run" / "result.json").exists() and result(tmp_path / "run")["complete"])
     until(lambda: accept("status", "run", cwd=tmp_path).out.startswith("finished"))
     assert result(tmp_path / "run")["verdict"] == "accepted"
+    # Its last lines stand in its log, behind the manifest: they are no change of what was recorded.
+    log = tmp_path / "run" / "agent.log"
+    until(lambda: "digest" in log.read_text() and accept("verify", "run", cwd=tmp_path).code == 3)
+    assert "agent.log" not in (tmp_path / "run" / "manifest.json").read_text()
 
 
 def test_a_tool_that_hangs_and_ignores_term_costs_its_deadline(tmp_path: Path) -> None:

@@ -112,7 +112,10 @@ def load_private(path: Path) -> Signer:
     if not isinstance(key, Ed25519PrivateKey):
         raise UnusableKey(msg("{file} is no Ed25519 key", file=str(path)))
     public = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    return Signer(key.private_bytes_raw(), public)
+    secret = key.private_bytes(
+        serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption()
+    )
+    return Signer(secret, public)
 
 
 def load_fingerprint(named: str) -> str:
@@ -131,7 +134,7 @@ def load_fingerprint(named: str) -> str:
         raise UnusableKey(msg("{file} holds no public key that can be read", file=named)) from error
     if not isinstance(key, Ed25519PublicKey):
         raise UnusableKey(msg("{file} is no Ed25519 key", file=named))
-    return fingerprint(key.public_bytes_raw())
+    return fingerprint(key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw))
 
 
 def fingerprint(public: bytes) -> str:

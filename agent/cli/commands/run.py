@@ -27,7 +27,7 @@ from agent.cli.shared import (
     translate_for,
 )
 from agent.cli.terminal import Terminal, ask, plan_lines, show_run
-from agent.evidence import Busy, is_locked, locked
+from agent.evidence import LOG, Busy, is_locked, locked
 from agent.host import spawn_detached
 from agent.model import Contract, Run
 from agent.plan import Options, Plan, unknown_patterns
@@ -53,7 +53,6 @@ from agent.text import Text, msg
 from agent.verdict import Exit
 
 RUNS = Path("accept-runs")
-LOG = "agent.log"
 
 
 class Declined(Exception):
