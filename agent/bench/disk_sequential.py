@@ -15,7 +15,8 @@ from agent.text import Text, msg
 from agent.tools import ParseError, dd
 
 QUEUE_DEPTH = 32
-_FED = '"$1" -I "$2" | { shift 2; exec "$@"; }'
+# The command's clock starts when the data is ready: a first line says so.
+_FED = '"$1" -I "$2" | { read -r ready; shift 2; exec "$@"; }'
 SECONDS: Mapping[Depth, int] = {"quick": 1, "standard": 8, "deeper": 8}
 # Bytes written by one execution: wear is money. The repetitions share them.
 WRITE_CAP: Mapping[Depth, int] = {"quick": 4 * GIB, "standard": 32 * GIB, "deeper": 64 * GIB}

@@ -1,4 +1,6 @@
-"""Write data that no file system can shrink to a pipe, until nobody reads any more. Usage: feed_probe.py | COMMAND…
+"""Write data that no file system can shrink to a pipe, until nobody reads any more.
+
+Usage: feed_probe.py | { read -r ready; COMMAND…; }. A first, empty line says that the data is ready.
 
 Zeros would do for a plain disk; what compresses, shares equal blocks or keeps no zeros stores next to nothing of them.
 """
@@ -19,6 +21,7 @@ SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ of fcntl(2), which Python names from 3.10 o
 
 def feed(pipe: int) -> None:
     pieces = [bytearray(os.urandom(MIB)) for _ in range(PIECES)]
+    os.write(pipe, b"\n")
     while True:
         for piece in pieces:
             for at in range(FRESH):

@@ -114,7 +114,7 @@ def test_a_compressing_file_system_does_not_make_a_disk_fast(tmp_path: Path) -> 
 
 def test_what_was_compressed_away_does_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Should our data ever be shrunk, by whatever lies below: what did not reach the disk does not count."""
-    zeros, source = b"import os\nwhile True: os.write(1, bytes(1 << 20))\n", probes.source
+    zeros, source = b"import os\nos.write(1, b'\\n')\nwhile True: os.write(1, bytes(1 << 20))\n", probes.source
     monkeypatch.setattr(probes, "source", lambda script: zeros if script == "feed_probe" else source(script))
     with media.btrfs(600 * MIB, "compress-force=zstd:1") as made:
         found = looked(tmp_path, made.path, NoFio, write=">= 1 MB/s")["write"]

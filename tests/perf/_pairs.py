@@ -61,7 +61,8 @@ class Alternating(Hooked):
     def _bare(self, argv: Sequence[str]) -> float:
         with tempfile.TemporaryDirectory() as folder:
             command = [*self.prefix, *(a.replace("{evidence}", folder) for a in self.bare(argv))]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            # In a session of its own as the agent's are: the scheduler shares the CPUs by sessions.
+            done = subprocess.run(command, check=True, capture_output=True, text=True, start_new_session=True)
         return self.theirs(f"{done.stdout}\n{done.stderr}")
 
 
@@ -77,5 +78,5 @@ def told(what: str, ratios: Sequence[float]) -> bool:
 
 def ended(what: str, within: bool, differing: int, decides: bool = True) -> int:
     """Print how many series hold other values than ``what`` did; the exit status."""
-    print(f"series whose values are not those of {what}: {differing}")
+    print(f"series whose values are not those of {what}: {int(differing)}")
     return 0 if (within or not decides) and not differing else 1
