@@ -480,3 +480,18 @@ def test_a_hostile_line_takes_no_longer_than_another(atom: str) -> None:
     begun = time.process_time()
     replaced(text)
     assert time.process_time() - begun < 8
+
+
+def test_the_id_of_a_finding_is_no_address() -> None:
+    ids = "rdma.rate@mlx5_0 disk[/data].read@nvme0n1 integrity.steal@vm1 network[lan].speed@eth1"
+    assert list(find(ids)) == []
+    assert {f.value for f in find("mail first.last@gpu-host.acme.cn")} == {"first.last", "gpu-host.acme.cn"}
+
+
+def test_a_redacted_copy_is_not_redacted_again(copy: Path, place: Path) -> None:
+    """Its tokens look like names; the copy is what may leave the machine."""
+    for command in (("report", str(copy), "--redact"), ("seal", str(copy), "--redact", "-o", "twice.tar.gz")):
+        done = do(place, *command)
+        assert done.code == 2
+        assert "is a redacted copy already" in done.err
+    assert not (place / "twice.tar.gz").exists()

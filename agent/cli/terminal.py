@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from agent.bench.step import Look
+from agent.bench.step import TRAFFIC_CAP, Look
 from agent.model import Finding, Run, ScopeEntry
 from agent.plan import FACTS_S, Plan, Planned, folded
 from agent.quantity import format_quantity
@@ -119,8 +119,8 @@ class Terminal:
         name = planned.step.name
         where = f"[{names.index(name) + 1}/{len(names)}]" if name in names else ""
         text = msg("{name}, about {s}", name=name, s=duration(planned.cost.seconds))
-        if look.number > 1:
-            text = msg("{name}, look {n}, about {s}", name=name, n=look.number, s=duration(planned.cost.seconds))
+        if look.number > 1:  # of some of its promises only
+            text = msg("{name}, look {n}", name=name, n=look.number)
         return f"{where} {text.render(self.translate)}".strip()
 
 
@@ -140,7 +140,13 @@ def plan_lines(plan: Plan, header: Mapping[str, Any]) -> list[Text]:
     if plan.written:
         lines.append(msg("writes at most {bytes} of test files, removed afterwards", bytes=_bytes(plan.written)))
     if plan.sent:
-        lines.append(msg("moves at most {bytes} over the network", bytes=_bytes(plan.sent)))
+        text = msg(
+            "moves about {bytes} over the network at the promised rates; a faster line moves more: up to {most} a test "
+            "and direction where traffic may be paid by the byte",
+            bytes=_bytes(plan.sent),
+            most=_bytes(TRAFFIC_CAP),
+        )
+        lines.append(text)
     lines += _by_reason(plan.left_out)
     lines += _by_reason(plan.shortened)
     return lines

@@ -7,11 +7,13 @@ wherever else they stand. Each rule's last matching group is the value.
 from __future__ import annotations
 
 import html
+import pkgutil
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Optional
 
+from agent import checks
 from agent.redact.words import PLACEHOLDERS, PROGRAM, PUBLIC, TLD
 
 Kind = Literal["host", "user", "serial", "uuid", "secret", "process", "words", "machine"]
@@ -127,6 +129,9 @@ _WHOLE: tuple[tuple[re.Pattern[str], Kind], ...] = (
 _LISTS = re.compile(r"\b(?:servers|reach)[ \t]*:[ \t]*\[([^\[\]]{0,4000})\]")
 _ITEM = re.compile(r"[^\s,\"']+")
 _SEARCH = re.compile(r"^(?:search|domain)[ \t]+(\S+)", re.MULTILINE)
+# The id of a finding: a promise and where it was looked at, which is no user and his host.
+_FAMILIES = "|".join(m.name for m in pkgutil.iter_modules(checks.__path__) if not m.name.startswith("_"))
+_CLAUSE = re.compile(rf"(?<![\w.+-])(?:{_FAMILIES})(?:\[[^\[\]]{{0,100}}\])?\.\w+\Z")
 _PS = re.compile(r"^[ \t]*\d+[ \t]+(?:\d+[ \t]+)?(\S[^\n]*?)[ \t]*$", re.MULTILINE)
 
 
@@ -140,6 +145,9 @@ def find(text: str, name: str = "", *, ps: bool = False) -> Iterator[Found]:
     for kind, rule in RULES:
         for match in rule.finditer(text):
             group = match.lastindex or 0
+            at = text.find("@", match.start(), match.end() + 1)
+            if at >= 0 and _CLAUSE.search(text, max(0, at - 200), at):
+                continue
             yield from _kept_out(kind, match[group], match.start(group))
     for listed in _LISTS.finditer(text):
         for item in _ITEM.finditer(listed[1]):

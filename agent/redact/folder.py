@@ -33,7 +33,7 @@ from agent.evidence import (
     write_manifest,
 )
 from agent.model import Run
-from agent.redact import REDACTION
+from agent.redact import REDACTION, is_redacted
 from agent.redact.find import Found, find, machine
 from agent.redact.replace import Redactor, unescaped
 from agent.result import dumps, from_json, to_json
@@ -92,6 +92,8 @@ def redact(
     """Write the redacted copy to ``target``, which must not exist. Raises RedactionError, OSError."""
     if not (folder / MANIFEST).is_file():
         raise RedactionError(msg("{folder} is no finished run: it has no {file}", folder=str(folder), file=MANIFEST))
+    if is_redacted(folder):
+        raise RedactionError(msg("{folder} is a redacted copy already: leave --redact out", folder=str(folder)))
     files, kept, removed = _read(folder)
     redactor = _redactor(files, also, ledger)
     redactor.fix(_new_names(folder, files, redactor))

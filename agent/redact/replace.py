@@ -70,7 +70,9 @@ def _canonical(kind: str, value: str) -> str:
 
 
 def _made(kind: str, number: int, value: str) -> str:
-    if kind in _NUMBERS or kind == "machine":
+    if kind == "machine":
+        return f"{number:016x}"
+    if kind in _NUMBERS:
         return f"{number:032x}"
     if kind == "serial":
         hexadecimal = value.startswith("0x")
@@ -138,8 +140,6 @@ class Redactor:
 
     def _token(self, kind: str, value: str) -> str:
         made = self.names.token(kind, value)
-        if kind == "machine":
-            return made[-16:]
         return made[: len(value)] if kind == "uuid" and len(value) == 32 else made
 
     def _command(self, command: str) -> Iterable[tuple[str, str]]:

@@ -52,6 +52,7 @@ def _properties(run: Run, translate: Translate) -> tuple[tuple[str, str], ...]:
         ("contract_sha256", run.contract_sha256),
         ("verdict", run.verdict or "none"),
         ("headline", run.headline.render(translate)),
+        ("scope", "full" if run.scope.full and run.complete else "partial"),
         ("agent_version", run.agent_version),
     )
 

@@ -47,6 +47,8 @@ def _cell_code(text: str) -> str:
 def _head(v: View) -> Iterable[str]:
     yield f"# {v.look.sigil} {escaped(v.verdict)}: {escaped(v.headline)}"
     yield ""
+    if v.partial:
+        yield from (f"**{escaped(' '.join(v.partial))}**", "")
     yield from (f"- **{escaped(f.label)}**: {escaped(f.value)}" for f in v.facts)
     yield ""
     yield " ".join(escaped(s) for s in v.summary.sentences)

@@ -36,7 +36,7 @@ def _head(v: View, translate: Translate) -> list[str]:
     # Which cards there are is told where one of them is silent.
     told = _HEAD if all(g.answers for g in v.gpus) else _HEAD | {"GPUs"}
     facts = [pair(f.label, f.value, translate) for f in v.facts if f.name in told]
-    return [f"{v.look.sigil} {v.verdict.upper()} — {v.headline}", *facts]
+    return [f"{v.look.sigil} {v.verdict.upper()} — {v.headline}", *v.partial, *facts]
 
 
 def _rows(v: View, room: int, translate: Translate) -> list[str]:

@@ -160,7 +160,7 @@ def view(run: Run, folder: Optional[Path], translate: Translate, language: str) 
         answers=answers(run, digest, translate),
         steps=tuple(_steps(run, translate, language)),
         full_scope=run.scope.full and run.complete,
-        partial=tuple(t.render(translate) for t in _partial(run)),
+        partial=tuple(t.render(translate) for t in partial(run)),
         left_out=_named(run.scope.left_out, translate),
         shortened=_named(run.scope.shortened, translate),
         pending=_named(run.scope.pending_trial, translate),
@@ -200,7 +200,7 @@ class _Parts:
         return {"kept": len(self.kept), "broken": len(self.broken), "unverified": len(self.unverified)}
 
 
-def _partial(run: Run) -> Iterable[Text]:
+def partial(run: Run) -> Iterable[Text]:
     """What the verdict does not cover, in a sentence a kind."""
     scope = run.scope
     if not run.complete or scope.full:
@@ -426,7 +426,9 @@ _STACK: dict[str, Text] = {
     "driver": msg("NVIDIA driver"),
     "cuda_driver": msg("CUDA version of the driver"),
     "torch": msg("PyTorch"),
-    "cuda": msg("CUDA toolkit"),
+    "cuda": msg("CUDA of PyTorch"),
+    "cublas": msg("cuBLAS"),
+    "nccl": msg("NCCL"),
     "python": msg("Python"),
 }
 

@@ -6,6 +6,7 @@ that nobody should have to explain.
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -23,6 +24,7 @@ from agent.model import Finding, Limit, Op, Run
 from agent.quantity import convert, format_quantity
 from agent.report import looks, numbers
 from agent.report.rows import gap, rows
+from agent.report.view import partial
 from agent.result import from_json, to_json
 from agent.text import msg, translator
 from agent.verdict import fold, headline
@@ -75,26 +77,39 @@ def check(run: Run, folder: Optional[Path], language: str) -> None:
     _pages(run, written, translate)
     _tables(run, written, translate)
     _counts(run, written)
+    _scope(run, written, translate)
+
+
+def _scope(run: Run, written: dict[str, str], translate: Any) -> None:
+    """A verdict over a part of the contract says so wherever the verdict stands."""
+    whole = run.scope.full and run.complete
+    parts = [t.render(translate) for t in partial(run)]
+    assert bool(parts) == (run.complete and not run.scope.full)
+    for name in ("html", "md", "txt"):
+        text = re.sub(r"\\(.)", r"\1", html.unescape(written[name]))
+        assert all(p in text for p in parts)
+    assert f'name="scope" value="{"full" if whole else "partial"}"' in written["junit"]
+    assert [v for _, v in told.of_prom(written["prom"], "accept_scope_full")] == [float(run.scope.full)]
 
 
 def _pages(run: Run, written: dict[str, str], translate: Any) -> None:
-    html, md = told.of_html(written["html"], run), told.of_md(written["md"], run)
-    assert set(html) == {f.id for f in run.findings}
+    page, md = told.of_html(written["html"], run), told.of_md(written["md"], run)
+    assert set(page) == {f.id for f in run.findings}
     assert set(md) == {f.id for f in run.findings if f.outcome != "not-asked"}
     for f in run.findings:
         look = looks.of_outcome(f.outcome, f.severity)
         why = f.reason.render(translate).replace(">= ", "≥ ").replace("<= ", "≤ ")
-        assert html[f.id].word == look.word.render(translate)
-        for one in (html[f.id], *([md[f.id]] if f.id in md else [])):
+        assert page[f.id].word == look.word.render(translate)
+        for one in (page[f.id], *([md[f.id]] if f.id in md else [])):
             assert one.promised == numbers.promise(f.promised)
             agrees(one.measured, f.measured, f, translate)
             spread_agrees(one.interval, f)
         if f.outcome != "pass":
-            assert why in html[f.id].why
+            assert why in page[f.id].why
         if f.id in md:
             assert md[f.id].word == look.sigil
             assert why in md[f.id].why
-        _held_to(html[f.id].held_to, f)
+        _held_to(page[f.id].held_to, f)
         line = finding_line(f, translate)
         assert line.startswith(f"{look.sigil} {f.id}")
         if f.measured is not None:
