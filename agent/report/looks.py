@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Optional
+from typing import Literal, Optional, Union
 
 from agent.model import Outcome, Severity, Verdict
 from agent.text import Text, msg
@@ -50,3 +50,15 @@ def of_outcome(outcome: Outcome, severity: Severity) -> Look:
 def of_verdict(verdict: Optional[Verdict]) -> Look:
     """The look of a verdict; None is a run that did not finish."""
     return _VERDICTS[verdict]
+
+
+_IN_A_SENTENCE: dict[str, Text] = {
+    "accepted": msg("accepted"),
+    "rejected": msg("rejected"),
+    "inconclusive": msg("inconclusive"),
+}
+
+
+def verdict_word(verdict: Optional[str]) -> Union[Text, str]:
+    """A verdict within a sentence; a word of a foreign bundle that is none of ours stays as it is."""
+    return _IN_A_SENTENCE.get(verdict or "", verdict or "–")

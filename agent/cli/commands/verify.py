@@ -12,6 +12,7 @@ import click
 
 from agent.cli.shared import LANGUAGE, checks, fail_text, language_in, language_of, translate_for
 from agent.cli.terminal import Terminal
+from agent.report import looks
 from agent.seal import keys, timestamp
 from agent.seal.verify import EXIT, Signed, Trusted, Verification, valid_digest, verify_bundle, verify_folder
 from agent.text import Text, Translate, msg
@@ -83,9 +84,14 @@ def lines(found: Verification) -> Iterator[Text]:
     if found.account and found.account.number:
         yield msg("run {n} of {m} of this contract on this machine", n=found.account.number, m=found.account.of)
         for run in found.account.runs:
-            yield msg("  run {n}: {id}, {verdict}", n=run.number, id=run.run_id, verdict=run.verdict or "–")
+            yield msg(
+                "  run {n}: {id}, {verdict}", n=run.number, id=run.run_id, verdict=looks.verdict_word(run.verdict)
+            )
     if found.judged and found.judged.same:
-        yield msg("verdict: {verdict}, and the evidence judged again gives the same", verdict=found.judged.found or "–")
+        yield msg(
+            "verdict: {verdict}, and the evidence judged again gives the same",
+            verdict=looks.verdict_word(found.judged.found),
+        )
     for note in found.notes:
         yield msg("note: {note}", note=note)
     for problem in found.problems:
