@@ -23,7 +23,7 @@ from agent.text import Text, msg
 from agent.tools.fio import Direction
 
 SECONDS: Mapping[Depth, int] = {"quick": 1, "standard": 6, "deeper": 6}
-WRITE_CAP: Mapping[Depth, int] = {"quick": 1 * GIB, "standard": 8 * GIB, "deeper": 16 * GIB}
+WRITE_CAP: Mapping[Depth, int] = {"quick": 2 * GIB, "standard": 8 * GIB, "deeper": 16 * GIB}
 MIXED_S, MIXED_CAP = 3, GIB // 4
 BLOCK_BYTES = 4096
 DIRECTIONS = {"read": ("read_iops", "read_p99"), "write": ("write_iops", "write_p99")}

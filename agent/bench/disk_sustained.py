@@ -52,7 +52,9 @@ def measure(rig: Rig, wanted: Mapping[str, str]) -> Mapping[str, Result]:
     window = rig.since("sustained", before)
     told = Told("write", (part.bytes_per_s or 0.0) * (part.seconds or 0.0))
     return {
-        key: taken(rig, blocks, [ran], "%", window, notes=(*_words(series, cap), *_credits(rig, series)), told=told)
+        key: taken(
+            rig, blocks, [ran], "%", window, notes=(*_words(series, cap), *burst_credits(rig, len(series))), told=told
+        )
     }
 
 
@@ -73,14 +75,14 @@ def _words(series: tuple[float, ...], cap: int) -> tuple[Text, ...]:
     return tuple(notes)
 
 
-def _credits(rig: Rig, series: tuple[float, ...]) -> tuple[Text, ...]:
+def burst_credits(rig: Rig, seconds: int) -> tuple[Text, ...]:
     """What a cloud's volume may hold back for longer than this looks."""
     if not rig.ground.remote:
         return ()
     return (
         msg(
             "a volume over the network may live on burst credits for half an hour: {s} s do not use them up",
-            s=len(series),
+            s=seconds,
         ),
     )
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
 import pytest
 
 from agent.bench import disk_rig, disk_sustained
+from agent.bench.disk_rig import Ground, Rig
+from agent.bench.step import Look
 from agent.checks import disk
 from agent.evidence import Store
-from agent.host import Ran, ReplayHost
+from agent.host import Ran, ReplayHost, Scratch
 from tests import media
 from tests.bench.driven import clause, judged
 from tests.bench.paths import ALL_DEPTHS, Host
@@ -91,3 +94,11 @@ def test_a_steady_disk_has_no_step(throttled: Disk, tmp_path: Path) -> None:
     found = judged(disk, asked, Host(Store(tmp_path)), facts=True)[asked[0].key]
     assert found.outcome == "pass", found
     assert not [n for n in found.notes if "step at" in str(n) or "falls" in str(n)]
+
+
+def test_a_volume_over_the_network_may_have_credits_left(tmp_path: Path) -> None:
+    local = Rig(Host(Store(tmp_path)), Look(), "x", Scratch("/data", 0, "evidence/1"), "libaio", 0)
+    assert disk_sustained.burst_credits(local, 120) == ()
+    (note,) = disk_sustained.burst_credits(replace(local, ground=Ground(remote=True)), 120)
+    assert "burst credits" in str(note)
+    assert "120 s" in str(note)
