@@ -38,12 +38,16 @@ class TimerError(Exception):
 
 @dataclass(frozen=True)
 class Timer:
-    """``command``: argv of this accept; ``path``: the PATH with the tools; ``every_s``: between two runs."""
+    """``command``: argv of this accept; ``path``: the PATH with the tools; ``every_s``: between two runs.
+
+    ``options``: what each ``trial run`` is told besides its folder.
+    """
 
     folder: Path
     command: Sequence[str]
     path: str
     every_s: float
+    options: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -56,7 +60,7 @@ class Timer:
 
     @property
     def argv(self) -> list[str]:
-        return [*self.command, "trial", "run", "--dir", str(self.folder), "--due"]
+        return [*self.command, "trial", "run", "--dir", str(self.folder), "--due", *self.options]
 
 
 def name_of(folder: Path) -> str:
@@ -239,7 +243,15 @@ def _linger(host: Host) -> Optional[Text]:
 def _install_cron(host: Host, timer: Timer) -> Installed:
     before = _crontab(host)
     _set_crontab(host, timer.folder, with_line(before, cron_line(timer), timer.name))
-    return Installed("cron", ("crontab",))
+    return Installed("cron", ("crontab",), _cron_daemon(host))
+
+
+def _cron_daemon(host: Host) -> Optional[Text]:
+    """A container often has the program ``crontab`` and nobody who reads what it wrote."""
+    ran = host.run("trial-cron-daemon", ["pgrep", "-x", "cron|crond|fcron|fcrond"], TIMEOUT_S)
+    if ran.missing() is not None or ran.exit != 1:  # 1: there is none; all else tells nothing
+        return None
+    return msg("no cron daemon runs here, so nothing will happen until it is started (as root: service cron start)")
 
 
 def _crontab(host: Host) -> str:

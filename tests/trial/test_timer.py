@@ -199,6 +199,16 @@ def test_cron_installs_and_uninstalls_without_a_trace(shims: dict[str, str], con
     assert "no timer" in again.stderr
 
 
+@pytest.mark.parametrize(("answer", "warned"), [("exit 1", True), ("echo 77", False), ("exit 3", False)])
+def test_a_crontab_that_nobody_reads_is_no_timer(
+    shims: dict[str, str], contract: Path, tmp_path: Path, answer: str, warned: bool
+) -> None:
+    write(tmp_path / "bin" / "pgrep", f"#!/bin/sh\n{answer}\n")
+    done = accept("install", contract, "--dir", tmp_path / "trial", "--as", "cron", env=shims)
+    assert done.returncode == 0, done.stderr
+    assert ("no cron daemon runs here" in done.stdout) is warned
+
+
 def test_a_crontab_that_was_not_there_is_not_there_afterwards(
     shims: dict[str, str], contract: Path, tmp_path: Path
 ) -> None:
