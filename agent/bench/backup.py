@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 from agent.bench import names, neighbours
 from agent.bench._probe import run_probe
-from agent.bench.download import CONNECTIONS, CPU_FULL_SHARE, REPEATS, SECONDS, TIMEOUT_S, TRAFFIC_CAP, WARMUP_S
+from agent.bench.download import CONNECTIONS, CPU_FULL_SHARE, REPEATS, SECONDS, TIMEOUT_S, WARMUP_S
 from agent.bench.endpoints import network_of
 from agent.bench.network import CPU_LIMIT, FAR_END
-from agent.bench.step import Cost, Look, Step
+from agent.bench.step import TRAFFIC_CAP, Cost, Look, Step
 from agent.host import Host, Ran, credentials
 from agent.model import Attempt, Block, Depth, Result, Taken, Void
 from agent.reading import Missing

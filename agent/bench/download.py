@@ -15,7 +15,7 @@ from agent.bench import names, neighbours
 from agent.bench._probe import run_probe
 from agent.bench.endpoints import network_of
 from agent.bench.network import CPU_LIMIT, FAR_END
-from agent.bench.step import Cost, Look, Step
+from agent.bench.step import TRAFFIC_CAP, Cost, Look, Step
 from agent.host import Host, Ran
 from agent.model import Attempt, Block, Depth, Result, Taken, Void
 from agent.reading import Missing
@@ -25,7 +25,6 @@ from agent.text import Text, msg
 CONNECTIONS = 8
 WARMUP_S = 1.0
 TIMEOUT_S = 8.0
-TRAFFIC_CAP = 20_000_000_000  # bytes of one attempt
 CPU_FULL_SHARE = 0.9
 SMALL_FILE = 16 << 20  # each connection asks again when the file ends: the pauses between count
 REQUEST_BYTES = 2048  # that a request costs beside its content: handshakes and headers

@@ -17,7 +17,7 @@ from typing import Optional, Union
 from agent.bench import names, neighbours
 from agent.bench.endpoints import Endpoint, endpoint, metered, network_of, this_machine
 from agent.bench.neighbours import Between
-from agent.bench.step import Cost, Look, Step
+from agent.bench.step import TRAFFIC_CAP, Cost, Look, Step
 from agent.facts._read import remedy
 from agent.host import Host, Ran
 from agent.model import Attempt, Block, Depth, Result, Taken, Void
@@ -35,8 +35,6 @@ CONNECT_TIMEOUT_MS = 4000
 BUSY_PAUSE_S = 5.0
 BUSY_ROUNDS = 7
 BUSY_RETRIES = 3
-# Traffic of one attempt in one direction over addresses that may be paid by the byte: 20 GB, some 16 CNY.
-TRAFFIC_CAP = 20_000_000_000
 FAR_END = "far-end-not-shown-capable"
 CPU_LIMIT = "client-cpu-limit"
 CPU_FULL_PERCENT = 90.0

@@ -31,6 +31,10 @@ class Look:
         return not self.keys or key in self.keys
 
 
+# Bytes of one attempt in one direction over an address that may be paid by the byte: 20 GB, some 16 CNY.
+TRAFFIC_CAP = 20_000_000_000
+
+
 @dataclass(frozen=True)
 class Cost:
     """What one execution takes: ``seconds`` of wall clock, ``written`` bytes to disk, ``sent`` bytes of traffic."""

@@ -12,7 +12,7 @@ import pytest
 
 from agent.bench import network as bench
 from agent.bench.endpoints import Endpoint, endpoint, metered, network_of
-from agent.bench.step import Look
+from agent.bench.step import TRAFFIC_CAP, Look
 from agent.checks import _far_end, network
 from agent.evidence import Store
 from agent.host import ReplayHost
@@ -263,7 +263,7 @@ def test_traffic_stays_within_the_cap_on_addresses_that_may_be_metered(tmp_path:
         assert isinstance(taken, Taken)
         argv = next(argv for probe, argv in host.asked if probe.endswith("rep1"))
         seconds[server] = int(argv[argv.index("-t") + 1]) + int(argv[argv.index("-O") + 1])
-    assert seconds[public] * 6 * 1e10 / 8 <= bench.TRAFFIC_CAP
+    assert seconds[public] * 6 * 1e10 / 8 <= TRAFFIC_CAP
     assert seconds[private] == bench.PLANS["standard"].seconds + bench.PLANS["standard"].omit_s
 
 

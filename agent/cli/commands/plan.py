@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Optional
 
 import click
 
 from agent.cli.commands.run import seconds
-from agent.cli.shared import LANGUAGE, checks, fail_text, language_of, load_contract, translate_for
+from agent.cli.shared import LANGUAGE, checks, fail_text, language_of, load_contract, no_clause, translate_for
 from agent.cli.terminal import Terminal, duration, plan_lines
 from agent.course import Course
 from agent.evidence import Store
 from agent.host import LiveHost
+from agent.model import Finding
 from agent.plan import Options, clauses_of, unknown_patterns
-from agent.text import msg
+from agent.text import Text, msg
 
 
 @click.command(name="plan")
@@ -46,7 +48,7 @@ def command(
     read = load_contract(contract, lang)
     language = language_of(lang, read)
     for pattern in unknown_patterns(read, (*only, *skip)):
-        fail_text(msg("no clause of the contract matches “{key}”", key=pattern), language)
+        fail_text(no_clause(pattern, read), language)
     terminal = Terminal(translate_for(language))
     options = Options(profile, budget, only, skip, python=python)
     with tempfile.TemporaryDirectory(prefix="accept-plan-") as folder:
@@ -78,6 +80,16 @@ def command(
     ]
     if blind:
         terminal.say(msg("cannot be verified here:"))
+    # One reason often stands behind twenty promises: it is said once.
+    for (reason, grant), ids in _by_reason(blind).items():
+        terminal.raw(f"  {clauses_of(ids)}")
+        terminal.raw(f"      {reason.render(terminal.translate)}")
+        if grant is not None:
+            terminal.raw(f"      → {grant.render(terminal.translate)}")
+
+
+def _by_reason(blind: Iterable[Finding]) -> dict[tuple[Text, Optional[Text]], list[str]]:
+    found: dict[tuple[Text, Optional[Text]], list[str]] = {}
     for f in blind:
-        grant = f"  {f.grant.render(terminal.translate)}" if f.grant else ""
-        terminal.raw(f"  {f.id}  {f.reason.render(terminal.translate)}{grant}")
+        found.setdefault((f.reason, f.grant), []).append(f.id)
+    return found
