@@ -495,3 +495,10 @@ def test_a_redacted_copy_is_not_redacted_again(copy: Path, place: Path) -> None:
         assert done.code == 2
         assert "is a redacted copy already" in done.err
     assert not (place / "twice.tar.gz").exists()
+
+
+def test_serials_in_a_list_of_nvidias_diagnostics() -> None:
+    text = '{"DCGM GPU Diagnostic": {"GPU Device Serials": {"0": "1423923001498", "1": "1423923001533"}}}'
+    assert [(f.kind, f.value) for f in find(text)] == [("serial", "1423923001498"), ("serial", "1423923001533")]
+    fourth = '{"entities": [{"device_id": "2330", "entity_id": 0, "serial_num" : "1654922006517"}]}'
+    assert [(f.kind, f.value) for f in find(fourth)] == [("serial", "1654922006517")]

@@ -128,6 +128,7 @@ _WHOLE: tuple[tuple[re.Pattern[str], Kind], ...] = (
 )
 _LISTS = re.compile(r"\b(?:servers|reach)[ \t]*:[ \t]*\[([^\[\]]{0,4000})\]")
 _ITEM = re.compile(r"[^\s,\"']+")
+_SERIALS = re.compile(r"\bserials[\"']?\s*:\s*[\[{]([^\[\]{}]{0,4000})[\]}]", _I)  # dcgmi diag -j
 _SEARCH = re.compile(r"^(?:search|domain)[ \t]+(\S+)", re.MULTILINE)
 # The id of a finding: a promise and where it was looked at, which is no user and his host.
 _FAMILIES = "|".join(m.name for m in pkgutil.iter_modules(checks.__path__) if not m.name.startswith("_"))
@@ -155,6 +156,9 @@ def find(text: str, name: str = "", *, ps: bool = False) -> Iterator[Found]:
             host = re.sub(r":\d+\Z", "", host)
             if re.search(r"[^\W\d_]", host) and ":" not in host:
                 yield from _kept_out("host", host, listed.start(1) + item.start() + item[0].index(host))
+    for listed in _SERIALS.finditer(text):
+        for item in _ITEM.finditer(listed[1]):
+            yield from _kept_out("serial", item[0], listed.start(1) + item.start())
     if name.endswith("resolv.conf"):
         for line in _SEARCH.finditer(text):
             yield from _kept_out("host", line[1], line.start(1))

@@ -75,8 +75,8 @@ def parse_diag(text: str) -> Diag:
     results = tuple(said for test in _tests(root) for said in _said(test))
     if not results:
         raise ParseError("unparsable", "a diagnostic without a result", first_line(text))
-    version = text_or_none(root.get("version")) or text_or_none(mapping(found.get("metadata")).get("version"))
-    return Diag(version, results)
+    told = (root.get("version"), mapping(found.get("metadata")).get("version"), found.get("version"))
+    return Diag(next((text for text in map(text_or_none, told) if text is not None), None), results)
 
 
 def parse_discovery(text: str) -> Mapping[int, str]:
