@@ -160,15 +160,18 @@ def _says(rates: Sequence[float], parts: Sequence[Sequence[float]], unit: str, t
 
 
 def sweeps(run: Run, folder: Optional[Path], translate: Translate) -> tuple[Plot, ...]:
-    """Bus bandwidth over message size, from the all-reduce worker's own result; one picture an execution."""
-    found = _measured(run, folder)
-    judged = next((f for f in run.findings if f.clause == "allreduce.busbw"), None)
-    plots = (_sweep(one, judged, translate) for one in found)
+    """Bus bandwidth over message size, from the worker's own result; one picture an execution."""
+    plots: list[Optional[Plot]] = []
+    for code in ("allreduce.busbw", "collectives"):
+        asked = [f for f in run.findings if f.clause.startswith(code)]
+        # Several collectives in one picture have a limit each.
+        judged = asked[0] if len(asked) == 1 else None
+        plots += [_sweep(one, code, judged, translate) for one in _measured(run, folder, code)]
     return tuple(p for p in plots if p is not None)
 
 
-def _measured(run: Run, folder: Optional[Path]) -> Iterable[Allreduce]:
-    cited = {e for m in run.measurements if m.key == "allreduce.busbw" for a in m.attempts for e in a.evidence}
+def _measured(run: Run, folder: Optional[Path], code: str) -> Iterable[Allreduce]:
+    cited = {e for m in run.measurements if m.key.startswith(code) for a in m.attempts for e in a.evidence}
     for place in folders(folder):
         raw = whole(place / _RESULT, _LARGEST) if f"{EVIDENCE}/{place.name}" in cited else None
         if raw is None:
@@ -180,7 +183,7 @@ def _measured(run: Run, folder: Optional[Path]) -> Iterable[Allreduce]:
             continue  # the finding that rests on it says so
 
 
-def _sweep(measured: Allreduce, judged: Optional[Finding], translate: Translate) -> Optional[Plot]:
+def _sweep(measured: Allreduce, code: str, judged: Optional[Finding], translate: Translate) -> Optional[Plot]:
     lines: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for row in measured.rows:
         if row.block is None and row.busbw and row.bytes > 0:
@@ -204,7 +207,7 @@ def _sweep(measured: Allreduce, judged: Optional[Finding], translate: Translate)
     heads = (msg("Message size").render(translate), *names.values())
     return Plot(
         title=msg("Bus bandwidth over message size").render(translate),
-        code="allreduce.busbw",
+        code=code,
         says=msg("{n} sizes; highest {best}", n=len(sizes), best=shown).render(translate),
         panels=(panel,),
         x=tuple(Tick(x.percent(s), binary(s)) for s in _round_sizes(sizes)),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.model import Attempt, Block, Measurement
+from agent.model import Attempt, Block, Measurement, Run
 from agent.report import courses, links, scale
 from agent.report.pictures import pictures
 from agent.report.timelines import state
@@ -85,6 +85,25 @@ def test_all_pictures_of_a_rejected_node(tmp_path: Path) -> None:
     sweep = found.sweeps[0]
     assert [k.label for k in sweep.keys] == ["all_reduce, 2 GPUs", "all_reduce, 4 GPUs", "all_reduce, 8 GPUs"]
     assert [t.label for t in sweep.x] == ["32 B", "1 KiB", "32 KiB", "1 MiB", "32 MiB", "1 GiB"]
+
+
+def test_other_collectives_have_their_sizes_drawn_too(tmp_path: Path) -> None:
+    write_evidence(tmp_path)
+    run = sample_run("rejected")
+
+    def named(op: str) -> Run:
+        """As if not the all-reduce had been promised but this."""
+        key = f"collectives.{op}"
+        measurements = tuple(replace(m, key=key) if m.key == "allreduce.busbw" else m for m in run.measurements)
+        findings = tuple(replace(f, clause=key) if f.clause == "allreduce.busbw" else f for f in run.findings)
+        return replace(run, measurements=measurements, findings=findings)
+
+    (one,) = pictures(named("all_gather"), tmp_path, str).sweeps
+    assert (one.code, len(one.panels[0].levels)) == ("collectives", 1)
+    again = named("all_gather")
+    twice = replace(again, findings=(*again.findings, *named("all_to_all").findings))
+    (both,) = pictures(twice, tmp_path, str).sweeps
+    assert both.panels[0].levels == (), "two collectives have a limit each: none is drawn through both"
 
 
 def test_the_timeline_singles_out_the_hot_card(tmp_path: Path) -> None:
