@@ -73,6 +73,15 @@ def test_without_a_gpu_its_tools_are_no_lack(tmp_path: Path, monkeypatch: pytest
         assert found[name].state == "not-here" or (name, found[name].state) == ("lspci", "there")
 
 
+def test_perftest_lacks_only_where_there_are_cards_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(folder_of_programs(tmp_path / "bin")))
+    root = machine(tmp_path / "root")
+    assert items(tmp_path / "without", root)["ib_write_bw"].state == "not-here"
+    (root / "sys/class/infiniband/mlx5_0").mkdir(parents=True)
+    lacking = items(tmp_path / "with", root)["ib_write_bw"]
+    assert (lacking.state, str(lacking.get)) == ("missing", "apt-get install perftest")
+
+
 def test_a_gpu_without_driver_and_torch_is_a_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder_of_programs(tmp_path / "bin")))
     monkeypatch.setattr("agent.facts.pythons.listing", lambda host: Known(()))

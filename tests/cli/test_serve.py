@@ -20,6 +20,7 @@ import pytest
 
 from agent.checks import grammars
 from agent.contract import loads
+from agent.contradictions import contradictions
 from agent.serve import Bucket, Ends, contract_lines
 from tests.runs import accept, start, until
 
@@ -169,6 +170,16 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     assert len(done.err.strip().splitlines()) == 1
 
 
+def test_a_port_in_use_for_udp_alone_is_one_line_too(tmp_path: Path) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = str(taken.getsockname()[1])
+        ends = ("--bind", "127.0.0.1", "--iperf3-port", port, "--http-port", "0", "--tcp-port", "0")
+        done = accept("serve", *ends, cwd=tmp_path)
+    assert done.code == 2
+    assert len(done.err.strip().splitlines()) == 1
+
+
 def served(argv: list[str]) -> Optional[dict[str, Any]]:
     """iperf3's JSON, or None where it reached no result."""
     said = json.loads(subprocess.run(argv, capture_output=True, check=False, text=True).stdout)
@@ -194,7 +205,7 @@ def test_iperf3_serves_one_test_after_another(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     argv = ["iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", "1", "-J"]
-    for extra in ([], ["-R"]):
+    for extra in ([], ["-R"], ["-u", "-b", "5M"], ["-u", "-b", "5M", "-R"]):
         # iperf3 exits 0 on a busy or starting server: only the sums tell.
         done = until(partial(served, [*argv, *extra]), 20)
         assert done["end"]["sum_received"]["bits_per_second"] > 1e6
@@ -208,6 +219,8 @@ def test_the_lines_to_paste_are_a_contract(address: str) -> None:
     lines = contract_lines(Ends("::", 60, "token"), address)
     read = loads("\n".join(["version: 1", *lines]).encode(), "pasted", grammars())
     assert {c.family for c in read.clauses} == {"network", "download", "backup", "reach"}
+    assert {"udp_loss", "udp_jitter"} <= {c.name for c in read.clauses}
+    assert not contradictions(read)
 
 
 def test_a_bucket_is_one_rate_for_all() -> None:
