@@ -103,7 +103,10 @@ def _dcgmi(host: Host, program: str, slots: Mapping[int, str], results: dict[str
 
 
 def _diagnosed(found: dcgmi.Diag, number: int) -> Iterator[Text]:
-    said = found.of(number)
+    said = [s for s in found.of(number) if s.status != "skip"]
+    if not said:
+        yield msg("dcgmi diag -r 1 beside: no check of this GPU was run")
+        return
     passed = sum(s.status == "pass" for s in said)
     bad = [s for s in said if s.status in ("fail", "warn")]
     yield msg(

@@ -454,6 +454,13 @@ def test_what_dcgmi_finds_is_told_of_its_gpu_alone(host: LiveHost, tmp_path: Pat
     assert "advisory" not in good
 
 
+def test_checks_that_were_left_out_are_no_checks(host: LiveHost, tmp_path: Path) -> None:
+    diagnostics(tmp_path, fourth(entity(0, "Pass"), entity(1, "Skip")))
+    found = beside(host)
+    assert "dcgmi diag -r 1 beside: no check of this GPU was run" in notes(found[f"burn.temperature@{A}"])
+    assert "1 of 1 checks passed" in notes(found[f"burn.temperature@{B}"])
+
+
 def test_without_a_host_engine_dcgmi_is_not_asked_to_start_one(host: LiveHost, tmp_path: Path) -> None:
     diagnostics(tmp_path, fourth(entity(0, "Pass")), discovery=NO_ENGINE)
     said = notes(beside(host)[f"burn.temperature@{A}"])
