@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -112,6 +113,15 @@ def checks() -> dict[str, ModuleType]:
 def pasted(path: Union[Path, str]) -> str:
     """A path in a command that is shown to be pasted into a shell."""
     return shlex.quote(str(path))
+
+
+def by_ending(output: Optional[Path], formats: Mapping[str, str]) -> Optional[str]:
+    """The format that a file's name tells: nobody wants a text in a file called report.html.
+
+    ``formats`` by extension; "htm" is "html". None where the name tells none.
+    """
+    ending = output.suffix.lower().lstrip(".") if output is not None else ""
+    return formats.get("html" if ending == "htm" else ending)
 
 
 def outside_records(output: Path, language: Optional[str] = None) -> None:

@@ -45,5 +45,30 @@ def test_a_format_that_is_asked_for_stands_whatever_the_file_is_called(run: Path
 def test_the_machine_is_told_in_words_and_units(run: Path, tmp_path: Path) -> None:
     accept("report", str(run), "-o", "page.html", cwd=tmp_path)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "bytes: " not in page
-    assert "cuda_driver<" not in page
+    machine = page.partition('<section id="machine"')[2].partition("</section>")[0]
+    assert "Host name" in machine
+    assert "bytes" not in machine
+    assert "cuda_driver" not in machine
+
+
+@pytest.mark.parametrize("name", ["page.html", "page.md", "page.json", "page.txt", "page"])
+def test_a_comparison_likewise(run: Path, tmp_path: Path, name: str) -> None:
+    done = accept("compare", str(run), str(run), "-o", name, "--lang", "en", cwd=tmp_path)
+    assert done.code == 0, done.said
+    begins = {"html": "<!doctype html>", "md": "# ", "json": "{"}.get(name.partition(".")[2], "the same machine")
+    assert (tmp_path / name).read_text(encoding="utf-8").lower().startswith(begins)
+
+
+@pytest.mark.parametrize("name", ["page.html", "page.md", "page.json"])
+def test_a_trial_likewise(run: Path, tmp_path: Path, name: str) -> None:
+    done = accept("trial", "report", str(run.parent), "-o", name, cwd=tmp_path)
+    assert done.code == 0, done.said
+    begins = {"html": "<!doctype html>", "md": "# ", "json": "{"}[name.partition(".")[2]]
+    assert (tmp_path / name).read_text(encoding="utf-8").lower().startswith(begins)
+    assert not (run.parent / "trial.html").exists()
+
+
+def test_a_trial_of_which_three_documents_could_be_meant(run: Path, tmp_path: Path) -> None:
+    done = accept("trial", "report", str(run.parent), "-o", "page", cwd=tmp_path)
+    assert done.code == 2
+    assert "--format" in done.err

@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 
 import click
 
-from agent.cli.shared import LANGUAGE, RUN_FOLDER, emit, language_of, load_run, translate_for
+from agent.cli.shared import LANGUAGE, RUN_FOLDER, by_ending, emit, language_of, load_run, translate_for
 from agent.cli.terminal import Terminal
 from agent.compare import Comparison, Turn, compare
 from agent.model import Outcome
@@ -20,20 +20,22 @@ from agent.report.clean import visible
 from agent.text import Text, msg
 
 CHANGED, NOT_COMPARABLE = 1, 3
+FORMATS = ("txt", "json", "html", "md")
 _PAGES = {"html": comparison.html, "md": comparison.md}
 
 
 @click.command(name="compare")
 @click.argument("before", metavar="RUN_A", type=RUN_FOLDER)
 @click.argument("after", metavar="RUN_B", type=RUN_FOLDER)
-@click.option("--format", "name", type=click.Choice(["txt", "json", "html", "md"]), default="txt", show_default=True)
+@click.option("--format", "asked", type=click.Choice(FORMATS), help="Default: as the file's name ends, else txt.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write it here.")
 @LANGUAGE
-def command(before: Path, after: Path, name: str, output: Optional[Path], lang: Optional[str]) -> int:
+def command(before: Path, after: Path, asked: Optional[str], output: Optional[Path], lang: Optional[str]) -> int:
     """What changed from RUN_A to RUN_B, beyond noise.
 
     Exit 0: nothing. 1: something. 3: the runs have nothing in common.
     """
+    name = asked or by_ending(output, dict(zip(FORMATS, FORMATS))) or "txt"
     one, two = load_run(before, lang), load_run(after, lang)
     found = compare(one, two, (is_redacted(before), is_redacted(after)))
     language = language_of(lang, two)

@@ -11,6 +11,7 @@ from agent import report
 from agent.cli.shared import (
     LANGUAGE,
     RUN_FOLDER,
+    by_ending,
     checks,
     emit,
     fail_text,
@@ -40,7 +41,8 @@ def command(
 ) -> None:
     """Render a run again, in another format or language."""
     formats = sorted({*report.renderers(), "pdf"})
-    name = asked or _by_ending(output) or "txt"
+    endings = {r.extension: r.format for r in report.renderers().values()}
+    name = asked or by_ending(output, {"pdf": "pdf", **endings}) or "txt"
     if name not in formats:
         fail_text(msg("no format “{name}”; there are {formats}", name=name, formats=tuple(formats)), language_of(lang))
     kind = "html" if name == "pdf" else name
@@ -51,13 +53,6 @@ def command(
         _write_pdf(text, output, language)
     else:
         emit(text, output, language)
-
-
-def _by_ending(output: Optional[Path]) -> Optional[str]:
-    """The format that a file's name tells; nobody wants a text in a file called report.html."""
-    ending = output.suffix.lower().lstrip(".") if output is not None else ""
-    endings = {"pdf": "pdf", "htm": "html", **{r.extension: r.format for r in report.renderers().values()}}
-    return endings.get(ending)
 
 
 def _write_pdf(page: str, output: Optional[Path], language: str) -> None:

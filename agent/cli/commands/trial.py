@@ -19,6 +19,7 @@ from agent.cli.commands.run import seconds
 from agent.cli.shared import (
     LANGUAGE,
     RUN_FOLDER,
+    by_ending,
     checks,
     emit,
     fail_text,
@@ -388,6 +389,9 @@ def report_command(
 
     Writes trial.html, trial.md and trial-report.json into DIR. Exit 0 accepted, 1 rejected, 3 inconclusive.
     """
+    name = name or by_ending(output, dict(zip(document.FORMATS, document.FORMATS)))
+    if output is not None and name is None:
+        raise click.UsageError("which of the three goes to -o? name it with --format, or let the file end so")
     gc.disable()  # hundreds of megabytes of JSON without a cycle: looking for one takes a quarter of the time
     language = language_in(lang, folder)
     plan = _schedule(folder, language)
