@@ -179,6 +179,10 @@ class Course:
         with self._lock:
             return tuple(m for _, m in sorted(self.measured.items()) if isinstance(m, Measurement))
 
+    def tried(self, what: str, work: Callable[[], T]) -> Optional[T]:
+        """What ``work`` gives, or None: a fault of ours is noted and ends no run."""
+        return self._guard(what, work)
+
     # ---- looks
 
     def _looks(self, planned: Planned) -> None:

@@ -44,6 +44,11 @@ def node(identity: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if k in always or v not in (None, [], "", {})}
 
 
+def unread(identity: str) -> dict[str, Any]:
+    """A machine of which nothing more could be told."""
+    return {"hostname": None, "identity": identity, "gpus": []}
+
+
 def _counters(gpus: Any, disks: Any, log: Any) -> dict[str, dict[str, int]]:
     """Counts of errors that only grow on a healthy part, by GPU slot and disk name: a trial holds them side by side."""
     smart = getattr(disks, "smart", {})

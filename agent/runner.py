@@ -280,8 +280,9 @@ def assemble(job: Job, course: Course, complete: bool, finished_at: Optional[str
         contract_header=job.contract.header,
         attempt=_number(job),
         sessions=tuple(job.sessions),
-        stack=_stack(course.facts),
-        node=inventory.node(job.machine, course.facts),
+        stack=course.tried("versions of the software", lambda: _stack(course.facts)) or {},
+        node=course.tried("inventory", lambda: inventory.node(job.machine, course.facts))
+        or inventory.unread(job.machine),
         scope=scope,
         verdict=verdict,
         headline=said if complete else msg("not finished; so far: {headline}", headline=said),
@@ -362,13 +363,23 @@ def execute(
 
 
 def finish(job: Job, run: Run) -> str:
-    """Reports and manifest; returns the run's digest. Raises OSError when the folder cannot be written."""
+    """Reports and manifest; returns the run's digest. Raises OSError when the folder cannot be written.
+
+    Where a report cannot be made, through a fault of ours, that is raised once the rest is whole: it can be made later.
+    """
+    fault: Optional[Exception] = None
     for name in REPORTS:
-        text = report.render(run, name, job.folder, job.language)
+        try:
+            text = report.render(run, name, job.folder, job.language)
+        except Exception as error:  # noqa: BLE001 - rule 12: what was measured is kept and numbered all the same
+            fault = error
+            continue
         write_atomic(job.folder / REPORT_NAMES[name], text.encode("utf-8", "backslashreplace"))
     digest = write_manifest(job.folder)
     event = "end" if run.complete else "interrupted"
     ledger(job).add({"event": event, "run_id": job.run_id, "verdict": run.verdict, "digest": digest, "at": utc_now()})
+    if fault is not None:
+        raise fault
     return digest
 
 
