@@ -2,8 +2,8 @@
 
 The agent does not run these: they are what a vendor's engineer trusts. Where the agent itself measured with such a
 tool (fio, iperf3), the command is the one it ran, with a file and an output that suit a person. Holes are ``{i}``
-(the option that names the GPU), ``{entry}`` (path, host or address of the clause) and ``{gpus}`` (how many the machine
-has).
+(the option that names the GPU), ``{entry}`` (path, host or address of the clause), ``{gpus}`` (how many the machine
+has) and ``{seconds}`` (how long the burn lasted).
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Optional
+from typing import Any, Optional
 
 from agent.model import Finding, Run
 from agent.report.clean import one_line, shortened
 from agent.report.names import split
+from agent.tools import ParseError
+from agent.tools.telemetry import epoch
 
 # A path or host longer than this is nobody's; the command is cut with a visible mark.
 _LONGEST = 200
@@ -47,11 +49,11 @@ _TOOLS: Mapping[str, str] = {
     "collectives.all_gather": "all_gather_perf -b 1G -e 1G -g {gpus} -n 20 -c 1",
     "collectives.reduce_scatter": "reduce_scatter_perf -b 1G -e 1G -g {gpus} -n 20 -c 1",
     "collectives.all_to_all": "alltoall_perf -b 1G -e 1G -g {gpus} -n 20 -c 1",
-    "burn.duration": "gpu_burn -tc 600",
-    "burn.temperature": "gpu_burn -tc 600 & dcgmi dmon -e 150,155,100 -c 600",
-    "burn.throttled": "gpu_burn -tc 600 & dcgmi dmon -e 112,100,155 -c 600",
-    "burn.power": "gpu_burn -tc 600 & dcgmi dmon -e 155,100 -c 600",
-    "burn.sag": "gpu_burn -tc 600 & dcgmi dmon -e 100,150 -c 600",
+    "burn.duration": "gpu_burn -tc {seconds}",
+    "burn.temperature": "gpu_burn -tc {seconds} & dcgmi dmon -e 150,155,100 -c {seconds}",
+    "burn.throttled": "gpu_burn -tc {seconds} & dcgmi dmon -e 112,100,155 -c {seconds}",
+    "burn.power": "gpu_burn -tc {seconds} & dcgmi dmon -e 155,100 -c {seconds}",
+    "burn.sag": "gpu_burn -tc {seconds} & dcgmi dmon -e 100,150 -c {seconds}",
     "cpu.steal": "sar -u 1 60",
     "memory.bandwidth": "gcc -O3 -fopenmp -mcmodel=medium -DSTREAM_ARRAY_SIZE=400000000 stream.c -o stream; ./stream",
     "disk.read": f"{_FIO} --rw=read {_STREAM}{_REMOVE}",
@@ -111,10 +113,29 @@ def filled(template: str, finding: Finding, run: Run, several: bool = False) -> 
         " {i}", "" if index is None else " -i {index}"
     )
     holes = {"{index}": index, "{entry}": split(finding.clause)[1], "{gpus}": len(gpus) or None}
+    if "{seconds}" in template:
+        holes["{seconds}"] = _burn_s(run)
     for hole, value in holes.items():
         shown = hole[1:-1].upper() if value is None else quoted(str(value))
         template = template.replace(hole, shown)
     return template
+
+
+def _burn_s(run: Run) -> int:
+    """How long the longest burn of the run lasted, in whole seconds; ten minutes where none did."""
+    attempts = (a for m in run.measurements if m.key.startswith("burn.") for a in m.attempts if a.blocks)
+    lasted = (
+        _between(a.blocks[0].conditions.get("started_at"), a.blocks[-1].conditions.get("ended_at")) for a in attempts
+    )
+    return round(max((s for s in lasted if s is not None), default=600.0))
+
+
+def _between(start: Any, end: Any) -> Optional[float]:
+    """Seconds between two moments of a result, which may hold anything there."""
+    try:
+        return epoch(str(end)) - epoch(str(start))
+    except ParseError:
+        return None
 
 
 def quoted(text: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.model import Finding, Run
+from agent.model import Attempt, Block, Finding, Measurement, Run
 from agent.report import byhand, industry
 from agent.report.names import _CLAUSES
 from agent.text import msg
@@ -175,3 +175,13 @@ def test_hostile_paths_stay_one_word(run: Run, tmp_path: Path) -> None:
     _shell(byhand.command(finding, run), tmp_path)
     _shell(industry.command(replace(finding, reproduce=("fio", f"--filename={hostile}")), run), tmp_path, 20)
     assert not (tmp_path / "owned").exists()
+
+
+def test_a_burn_by_hand_lasts_as_long_as_ours(run: Run) -> None:
+    finding = _finding("burn.throttled")
+    assert industry.command(finding, run).startswith("gpu_burn -tc 600 & ")
+    minutes = [f"2026-11-30T00:{m:02d}:00.000Z" for m in range(31)]
+    blocks = tuple(Block(0.0, conditions={"started_at": a, "ended_at": b}) for a, b in zip(minutes, minutes[1:]))
+    burnt = Measurement("burn.throttled@0000:1b:00.0", "%", "share of time", (Attempt(blocks, "standard", minutes[0]),))
+    longer = replace(run, measurements=(*run.measurements, burnt))
+    assert industry.command(finding, longer) == "gpu_burn -tc 1800 & dcgmi dmon -e 112,100,155 -c 1800"
