@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Optional
 
 from agent.bench import rdma as bench
@@ -179,7 +180,11 @@ def _bandwidths(clause: Clause, case: Case, rdma: RdmaFacts) -> Iterator[Finding
         elif _peers([clause]):
             yield _far_end.judge(clause, case, subject=name)
         else:
-            yield measured_rate(clause, case, subject=name)
+            inside = measured_rate(clause, case, subject=name)
+            yield replace(inside, grant=_PEER) if inside.reason_code == bench.LOOPBACK else inside
+
+
+_PEER = msg("name another machine that has such a card under “peer” of rdma")
 
 
 def _peers(clauses: Sequence[Clause]) -> tuple[str, ...]:

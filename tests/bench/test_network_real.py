@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -155,9 +156,10 @@ def test_a_server_that_never_answers_costs_its_deadline(
 
 
 class Deadly(netns.NamespaceHost):
-    """Kills a server before its third repetition."""
+    """Kills a server ``after_s`` into its third repetition."""
 
     victim: subprocess.Popen[bytes]
+    after_s = 0.0
 
     def run(
         self,
@@ -171,8 +173,9 @@ class Deadly(netns.NamespaceHost):
         inputs: Optional[Mapping[str, bytes]] = None,
     ) -> Ran:
         if probe.endswith("rep3"):
-            self.victim.kill()
-            self.victim.wait(5)
+            death = threading.Timer(self.after_s, self.victim.kill)
+            death.start()
+            death.join(None if self.after_s == 0 else 0)
         return super().run(probe, argv, timeout_s, worker=worker, extra_env=extra_env, cwd=cwd, inputs=inputs)
 
 
@@ -184,6 +187,27 @@ def test_a_server_that_dies_in_the_middle(tmp_path: Path) -> None:
         found = judged(network, [asked], host)["network[public].download"]
     assert (found.outcome, found.measured) == ("inconclusive", None)
     assert "refused" in str(found.reason)
+
+
+def test_a_server_that_dies_while_it_is_measured_is_left_for_another(tmp_path: Path) -> None:
+    """iperf3 ends with status 0 and sums of the part before: it is the error that tells."""
+    with netns.two_hosts(rate="200mbit") as hosts:
+        host = Deadly(Store(tmp_path), hosts.near)
+        host.after_s = 1.2
+        host.victim = hosts.iperf3(FAR[0])
+        begun = time.monotonic()
+        alone = clause(network, "download", ">= 150 Mbit/s", name="alone", servers=_servers(0))
+        dead = judged(network, [alone], host)["network[alone].download"]
+        took = time.monotonic() - begun
+        host.victim = hosts.iperf3(FAR[0])
+        # Both are as fast: whichever is chosen first, one of the two is dead after its third test.
+        hosts.iperf3(FAR[1], 5202)
+        pair = clause(network, "download", ">= 150 Mbit/s", name="pair", servers=_servers(0, 1))
+        other = judged(network, [pair], host)["network[pair].download"]
+    assert (dead.outcome, dead.measured) == ("inconclusive", None), dead
+    assert dead.reason_code in ("failed", "timeout", "not-there")
+    assert took < 30
+    assert other.outcome == "pass", other
 
 
 def test_a_slow_far_end_is_not_the_vendors_fault(tmp_path: Path) -> None:

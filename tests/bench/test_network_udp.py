@@ -306,6 +306,15 @@ def test_a_rate_above_the_promise_is_a_contradiction(rate: str, said: list[str])
     assert all(part in message and "udp_rate of 100 Mbit/s" in message for part, message in zip(said, messages))
 
 
+def test_the_lines_of_the_example_are_a_contract() -> None:
+    """They stand there as comments; without their marks they must be read."""
+    example = Path(__file__).parents[2] / "contracts" / "examples" / "h100-sxm-8.yaml"
+    text = example.read_text(encoding="utf-8").replace("    # udp_", "    udp_")
+    read = loads(text.encode(), "c.yaml", grammars())
+    assert {"udp_loss", "udp_jitter"} <= {c.name for c in read.clauses}
+    assert not contradictions(read)
+
+
 def test_without_servers_nothing_runs_and_it_is_said(tmp_path: Path) -> None:
     host = ScriptedHost(tmp_path, Servers({}))
     found = judged(clauses(servers=()), host)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -182,3 +183,16 @@ def test_a_busy_server_is_waited_for(tmp_path: Path) -> None:
         finding = one(hosts, tmp_path, asked("udp_loss", "<= 0.5 %", servers=SERVERS[:1]))
         assert other.wait(10) == 0
     assert finding.outcome == "pass", finding
+
+
+def test_a_server_that_dies_while_it_is_measured_is_no_loss(tmp_path: Path) -> None:
+    with netns.two_hosts() as hosts:
+        victim = hosts.iperf3(FAR[0])
+        death = threading.Timer(6.0, victim.kill)  # among the repetitions, after the choice of the end
+        death.start()
+        begun = time.monotonic()
+        finding = one(hosts, tmp_path, asked("udp_loss", "<= 0.5 %", servers=SERVERS[:1]))
+        took = time.monotonic() - begun
+        death.cancel()
+    assert (finding.outcome, finding.measured) == ("inconclusive", None), finding
+    assert took < 40

@@ -118,6 +118,7 @@ def test_one_card_alone_shows_nothing_of_the_network(tmp_path: Path, monkeypatch
     (one,) = found_on(with_cards(1), {"mlx5_0": 395}, tmp_path, monkeypatch).values()
     assert (one.outcome, one.reason_code) == ("inconclusive", bench.LOOPBACK)
     assert "395 Gbit/s" in str(one.notes[0])
+    assert "under “peer”" in str(one.grant)
 
 
 def test_faster_than_the_line_is_void(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,9 @@ def command(
         shown = address or (bind if bind not in ("0.0.0.0", "::") else outgoing(bind))  # noqa: S104
         for line in serve.contract_lines(ends, shown):
             click.echo(line)
+        if ends.iperf3_port is not None:
+            opened = msg("port {port} must be open for TCP and for UDP on the way here", port=ends.iperf3_port)
+            click.echo(opened.render(translate), err=True)
         click.echo(msg("listening for {time}; Ctrl-C stops", time=duration(length)).render(translate), err=True)
         try:
             serving.wait()
