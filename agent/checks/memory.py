@@ -21,7 +21,8 @@ from agent.text import Text, msg
 
 GRAMMAR = Section(clauses={"size": size(such="512 GB"), "per_vram": ratio(), "bandwidth": rate_kind(such="200 GB/s")})
 
-FACTS = ("gpus", "memory", "pythons")
+FACTS = ("gpus", "memory")
+FACTS_OF = {"bandwidth": ("pythons",)}
 
 # Firmware, the kernel and a crash kernel keep a part of what is plugged in.
 FIRMWARE_SHARE = 0.03

@@ -35,7 +35,8 @@ GRAMMAR = Section(
     settings={"python_path": text(msg("a path such as {example}", example="/opt/conda/bin/python"), r"[^\s-].*")},
 )
 
-FACTS = ("system", "pythons")
+FACTS = ("system",)
+FACTS_OF = dict.fromkeys(("python", "torch", "nccl"), ("pythons",))
 
 # How people write a distribution, by its id in os-release.
 _NAMES = {

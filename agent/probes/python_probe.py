@@ -42,6 +42,8 @@ def candidates(environ: Mapping[str, str]) -> Iterator[str]:
 def identity(path: str) -> str:
     """The same for two names of one environment."""
     folder = os.path.dirname(path)
+    if os.path.basename(folder) == "shims":  # each of pyenv's or asdf's starts the version that is switched on
+        return folder
     if os.path.exists(os.path.join(os.path.dirname(folder), "pyvenv.cfg")):
         return os.path.realpath(folder)
     return os.path.realpath(path)

@@ -57,6 +57,13 @@ def test_the_active_environment_comes_first_and_each_only_once(tmp_path: Path) -
     assert str(tmp_path / "bin" / "python") not in found
 
 
+def test_many_shims_of_one_switch_are_asked_once(tmp_path: Path) -> None:
+    for name in ("python3", "python3.10", "python3.11"):
+        executable(tmp_path / ".pyenv" / "shims" / name)
+    found = python_probe.pythons({"PATH": str(tmp_path / ".pyenv" / "shims")})
+    assert [p for p in found if "shims" in p] == [str(tmp_path / ".pyenv" / "shims" / "python3")]
+
+
 def test_a_venv_is_another_environment_than_its_base(tmp_path: Path) -> None:
     venv.create(tmp_path / "a", with_pip=False, symlinks=True)
     base = Path(tmp_path / "a" / "bin" / "python").resolve()
