@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Optional, Union
 
 from agent.reading import Missing
-from agent.text import Text
+from agent.text import Text, msg
 
 Op = Literal[">=", "<=", "==", "one_of", "range", "auto"]
 Outcome = Literal["pass", "fail", "inconclusive", "not-asked"]
@@ -166,6 +166,10 @@ class Taken:
 
 Result = Union[Taken, Missing]
 Measured = Mapping[str, Union[Measurement, Missing]]
+
+
+# The reason of a clause whose check is not built yet.
+UNBUILT = msg("unsupported in this version of accept")
 
 
 @dataclass(frozen=True)

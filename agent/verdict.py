@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Optional
 
-from agent.model import Finding, Scope, ScopeEntry, Verdict
+from agent.model import UNBUILT, Finding, Scope, ScopeEntry, Verdict
 from agent.text import Text, msg
 
 
@@ -65,12 +65,16 @@ def headline(findings: Sequence[Finding]) -> Text:
         (msg("{n} left out"), ("left-out",)),
         (msg("{n} tested only briefly"), ("shortened",)),
         (msg("{n} wait for the trial"), ("pending-trial",)),
-        (msg("{n} not supported yet"), ("unsupported",)),
     ):
         some = [f for f in undecided if f.reason_code in codes]
         undecided = [f for f in undecided if f.reason_code not in codes]
         if some:
             parts.append(msg(template.template, n=len(some)))
+    # What the hardware or a tool has no answer for is "unsupported" too, and no later version will change it.
+    unbuilt = [f for f in undecided if f.reason == UNBUILT]
+    if unbuilt:
+        undecided = [f for f in undecided if f not in unbuilt]
+        parts.append(msg("{n} not supported yet", n=len(unbuilt)))
     if undecided:
         parts.append(msg("{n} could not be verified", n=len(undecided)))
     warned = sum(f.severity == "advisory" and f.outcome == "fail" for f in findings)

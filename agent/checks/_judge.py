@@ -11,6 +11,7 @@ from typing import Any, Optional, Union
 from agent import stats
 from agent.checks._api import Case
 from agent.model import (
+    UNBUILT,
     Attempt,
     Block,
     Clause,
@@ -85,7 +86,7 @@ def unreadable(clause: Clause, missing: Missing, subject: Optional[str] = None, 
 
 def unsupported(clause: Clause) -> Finding:
     """A clause of the contract format whose check is not built yet."""
-    return finding(clause, "inconclusive", "unsupported", msg("unsupported in this version of accept"))
+    return finding(clause, "inconclusive", "unsupported", UNBUILT)
 
 
 def pending_trial(clause: Clause) -> Finding:
