@@ -21,6 +21,32 @@ def clean(text: str) -> str:
     return text.lstrip("\ufeff").replace("\r\n", "\n").translate(_BLANKS)
 
 
+LONG = 1 << 19  # characters: no failure text is as long, and most outputs are not
+_LOOK = 1 << 17
+_NOTHING = " \t\r\n\ufeff\x00"
+# The longest that a regular expression may have to look at more than once: a pattern with two such parts is a square.
+_ENDLESS = re.compile(r"(?<!\d)\d{300}|(?<![^\S\n])[^\S\n]{1000}")
+_FIRST = re.compile(r"\S[^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]{0,999}")
+
+
+def recognise(text: str, tool: str, sign: re.Pattern[str], *, whole: bool = True) -> None:
+    """Raise :class:`ParseError` for a long text that shows no ``sign`` of the tool at its beginning or end.
+
+    So foreign text of any length is refused for the price of its ends. A text under :data:`LONG` is the parser's own.
+    ``whole``: hundreds of digits or a thousand blanks in a row, which no tool prints, make all of it no output.
+    """
+    filled = text.strip(_NOTHING)
+    if len(text) > LONG:
+        if not filled:
+            raise ParseError("empty", f"no {tool} output: the text is empty")
+        if not sign.search(text[:_LOOK]) and not sign.search(text[-_LOOK:]):
+            raise ParseError("unparsable", f"not {tool} output", first_line(text))
+    endless = _ENDLESS.search(text) if whole and filled else None
+    if endless is not None:
+        what = "blanks" if endless[0].isspace() else "digits"
+        raise ParseError("unparsable", f"more {what} in a row than {tool} prints", endless[0][:40])
+
+
 def json_documents(text: str) -> tuple[list[Any], str]:
     """All JSON objects that start at a line's beginning, and the text around them.
 
@@ -51,8 +77,9 @@ def one_document(text: str, tool: str) -> dict[str, Any]:
 
 
 def first_line(text: str) -> str:
-    """The first line that holds anything, for an error message."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+    """The first line that holds anything, or its first 1000 characters, for an error message."""
+    found = _FIRST.search(text)
+    return found[0].rstrip() if found else ""
 
 
 def number(value: Any) -> Optional[float]:

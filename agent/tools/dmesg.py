@@ -18,10 +18,10 @@ from agent.tools.xid import sxid_class, xid_class
 
 KIND = "dmesg"
 TIMEOUT_S = 20.0
-_SIGN = re.compile(r"NVRM|kern|\[[ \d.+<>]+\]|\d\d:\d\d:\d\d|\d,\d+,\d+,")
+_SIGN = re.compile(r"NVRM|kern|\[[ \d.+<>]+\]|\d\d:\d\d:\d\d|\d,\d+,\d+,[-\w,=]{0,60};")
 
 _ADDRESS = r"[0-9a-fA-F]{2,8}:[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2})?(?:\.[0-7])?"
-_XID = re.compile(rf"NVRM: Xid(?: \((?:PCI:)?({_ADDRESS})([^)]*)\))?:\s*(\d+),\s*(.*)$")
+_XID = re.compile(rf"NVRM: Xid(?: \((?:PCI:)?({_ADDRESS})([^)]*)\))?:\s*(\d{{1,9}}),\s*(.*)$")
 _SXID = re.compile(rf"\bSXid(?: \((?:PCI:)?({_ADDRESS})[^)]*\))?:\s*(\d+),\s*(.*)$")
 _MARK = re.compile(r"NVRM: Xid\b|\bSXid\b")
 _FALLEN = re.compile(r"fallen off the bus", re.IGNORECASE)
@@ -48,14 +48,14 @@ _OTHER: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("segfault", re.compile(r"\]: segfault at |: segfault at ")),
     ("out_of_memory", re.compile(r"Out of memory:|oom-kill:|Memory cgroup out of memory|invoked oom-killer")),
     ("probe_failed", re.compile(r"NVRM: The NVIDIA probe routine failed|RmInitAdapter failed|rm_init_adapter failed")),
-    ("peermem", re.compile(r"nvidia[-_]peermem.*(?:ERROR|error)")),
-    ("pcie_error", re.compile(r"AER: .*(?:error|Error)|PCIe Bus Error")),
-    ("machine_check", re.compile(r"\[Hardware Error\]|mce: .*Machine check")),
+    ("peermem", re.compile(r"nvidia[-_]peermem.{0,300}(?:ERROR|error)")),
+    ("pcie_error", re.compile(r"AER: .{0,300}(?:error|Error)|PCIe Bus Error")),
+    ("machine_check", re.compile(r"\[Hardware Error\]|mce: .{0,300}Machine check")),
     ("version_mismatch", re.compile(r"NVRM: API mismatch")),
 )
 _DENIED = re.compile(
     r"read kernel buffer failed|klogctl: (?:Operation not|Permission)|not seeing messages from"
-    r"|insufficient permissions|dmesg: .*(?:not permitted|[Pp]ermission denied|不允许的操作|权限不够)"
+    r"|insufficient permissions|dmesg: .{0,300}(?:not permitted|[Pp]ermission denied|不允许的操作|权限不够)"
 )
 _EMPTY_JOURNAL = re.compile(r"^-- No entries --|No journal files were found", re.MULTILINE)
 
@@ -115,7 +115,7 @@ def parse(text: str) -> Dmesg:
     Raises :class:`ParseError`: ``denied``, ``truncated`` (the last line breaks off inside an Xid),
     ``unparsable`` (no line looks like a kernel log).
     """
-    recognise(text, "kernel log", _SIGN)
+    recognise(text, "kernel log", _SIGN, whole=False)
     text = _ANSI.sub("", clean(text))
     lines = [line.rstrip() for line in text.split("\n")]
     filled = [line for line in lines if line.strip()]
@@ -163,7 +163,7 @@ def _xids(lines: list[str]) -> Iterator[Xid]:
         if match is None:
             continue
         number = int(match[3])
-        pid = re.search(r"\bpid='?(\d+)", match[4])
+        pid = re.search(r"\bpid='?(\d{1,10})\b", match[4])
         process = re.search(r"\bname='?([^,'<]+)", match[4])
         yield Xid(
             number, _pci(match[1]), match[4].strip(), xid_class(number), at,

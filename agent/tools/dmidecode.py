@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from typing import Optional
 
 from agent.tools import ParseError, _shell
-from agent.tools._text import clean, first_line
+from agent.tools._text import clean, first_line, recognise
 
 KIND = "dmidecode"
 TIMEOUT_S = 20.0
+_SIGN = re.compile(r"dmidecode|SMBIOS|Handle 0x")
 
 _HANDLE = re.compile(r"^\s*Handle (0x[0-9A-Fa-f]+), DMI type (\d+), \d+ bytes\s*$")
 # dmidecode before 2.7 breaks the line and indents what follows.
-_OLD_HANDLE = re.compile(r"^(\s*Handle 0x[0-9A-Fa-f]+)[ \t]*\n[ \t]+(DMI type \d+, \d+ bytes)\.?[ \t]*$", re.MULTILINE)
+_OLD_HANDLE = re.compile(
+    r"^([^\S\n]*Handle 0x[0-9A-Fa-f]+)[ \t]*\n[ \t]+(DMI type \d+, \d+ bytes)\.?[ \t]*$", re.MULTILINE
+)
 _SIZE = re.compile(r"^(\d+) ([kMGT]?i?B|bytes)$")
 _FACTOR = {"bytes": 1, "B": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SYSTEM, _BOARD, _PROCESSOR, _ARRAY, _MEMORY, _END = 1, 2, 4, 16, 17, 127
@@ -136,6 +139,7 @@ def parse(text: str) -> Dmidecode:
     Raises :class:`ParseError`: ``denied``, ``absent`` (no SMBIOS: most containers and some VMs),
     ``truncated`` (the last section is half, or fewer memory slots than the array states), ``unparsable``.
     """
+    recognise(text, "dmidecode", _SIGN)
     text = _OLD_HANDLE.sub(r"\1, \2", clean(text))
     sections = list(_sections(text))
     if not sections:

@@ -11,11 +11,22 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from agent.tools import ParseError, _shell
-from agent.tools._text import clean, first_line, integer, json_documents, mapping, number, objects, text_or_none
+from agent.tools._text import (
+    clean,
+    first_line,
+    integer,
+    json_documents,
+    mapping,
+    number,
+    objects,
+    recognise,
+    text_or_none,
+)
 
 KIND = "iperf3"
 # Beyond the test's own seconds: connecting, and the exchange of results at its end.
 TIMEOUT_S = 30.0
+_SIGN = re.compile(r'iperf|"start"|"event"|bits/sec')
 
 _FAILURES: tuple[tuple[str, str], ...] = (
     (r"server is busy", "busy_server"),
@@ -113,6 +124,7 @@ def parse(text: str) -> Iperf3:
     ``name_error``, ``unreachable``, ``timeout``, ``connection_lost``, ``parameter``, ``truncated``,
     ``empty``, ``text_output`` (run without ``-J``).
     """
+    recognise(text, "iperf3", _SIGN)
     text = clean(text)
     if not text.strip():
         raise ParseError("empty", "no iperf3 output: killed before the end, where it prints its JSON")

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from agent.tools import ParseError, _lsblk_tree, _shell
-from agent.tools._text import clean, first_line, integer, objects, one_document, text_or_none
+from agent.tools._text import clean, first_line, integer, objects, one_document, recognise, text_or_none
 
 KIND = "lsblk"
 TIMEOUT_S = 15.0
+_SIGN = re.compile(r"blockdevices|\bNAME\b")
 COLUMNS = (
     "NAME", "KNAME", "PKNAME", "PATH", "MAJ:MIN", "TYPE", "SIZE", "ROTA", "RM", "RO", "MODEL", "SERIAL",
     "TRAN", "FSTYPE", "MOUNTPOINT",
@@ -75,6 +76,7 @@ def pairs_argv() -> list[str]:
 
 def parse(text: str) -> Lsblk:
     """All block devices. Raises :class:`ParseError`: ``truncated``, ``empty``, ``option``, ``unparsable``."""
+    recognise(text, "lsblk", _SIGN)
     text = _WARNING.sub("", clean(text))
     if not text.strip():
         raise ParseError("empty", "no lsblk output: no block devices, or no permission to see them")

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Optional
 
 from agent.tools import ParseError, _lspci_mm, _shell
-from agent.tools._text import clean, first_line
+from agent.tools._text import clean, first_line, recognise
 
 KIND = "lspci"
 TIMEOUT_S = 20.0
+_SIGN = re.compile(r"[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\b")
 
 _HEAD = re.compile(r"^\s*((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]) (\S.*)$")
 _IDS = re.compile(r"\[([0-9a-fA-F]{4}):([0-9a-fA-F]{4})\]")
@@ -103,6 +104,7 @@ def parse(text: str) -> Lspci:
     Raises :class:`ParseError`: ``truncated`` where the last line or the last device's link breaks off,
     ``no_access``, ``tool_missing``, ``empty``, ``unparsable``.
     """
+    recognise(text, "lspci", _SIGN)
     text = clean(text)
     records = _lspci_mm.records(text)
     if records is not None:
@@ -220,9 +222,9 @@ def _names(rest: str) -> tuple[Optional[str], Optional[str], str, Optional[str],
     if numeric is not None:
         return None, numeric[1].lower(), f"{numeric[2]}:{numeric[3]}".lower(), numeric[2].lower(), numeric[3].lower()
     class_part, _, name = rest.partition(": ")
-    class_id = re.search(r"\s*\[([0-9a-fA-F]{4})\]$", class_part)
+    class_id = re.search(r"(?<!\s)\s*\[([0-9a-fA-F]{4})\]$", class_part)
     ids = _IDS.search(name)
-    bare = re.sub(r"\s*\((?:rev|prog-if) [^)]*\)", "", _IDS.sub("", name)).strip()
+    bare = re.sub(r"(?<!\s)\s*\((?:rev|prog-if) [^)]*\)", "", _IDS.sub("", name)).strip()
     if not name:
         raise ParseError("unparsable", "a PCI device without a name", rest)
     unnamed = re.search(r"\bDevice ([0-9a-f]{4})$", bare)

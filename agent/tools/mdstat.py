@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from agent.tools import ParseError, _shell
-from agent.tools._text import clean, first_line
+from agent.tools._text import clean, first_line, recognise
 
 KIND = "mdstat"
 TIMEOUT_S = 5.0
+_SIGN = re.compile(r"Personalities|\bmd\d|unused devices")
 PATH = "/proc/mdstat"
 
 _FIXED = ("name", "level", "state", "devices", "degraded")
@@ -65,6 +66,7 @@ def parse(text: str) -> Mdstat:
     Raises :class:`ParseError`: ``truncated`` where the last line (``unused devices:``) is missing,
     ``absent`` for a kernel without md, ``denied``, ``empty``, ``unparsable``.
     """
+    recognise(text, "mdstat", _SIGN)
     lines = [line.rstrip() for line in clean(text).split("\n") if line.strip()]
     if not lines:
         raise ParseError("empty", "an empty mdstat: the kernel always prints two lines")
@@ -91,9 +93,9 @@ def to_json(result: Mdstat) -> dict[str, Any]:
 
 def _raise_on_message(lines: list[str]) -> None:
     for line in lines:
-        if re.search(r"mdstat.*(?:No such file|没有那个文件)", line):
+        if re.search(r"mdstat.{0,300}(?:No such file|没有那个文件)", line):
             raise ParseError("absent", "no /proc/mdstat: this kernel has no software RAID", line)
-        if re.search(r"mdstat.*(?:Permission denied|not permitted)", line):
+        if re.search(r"mdstat.{0,300}(?:Permission denied|not permitted)", line):
             raise ParseError("denied", "no permission to read /proc/mdstat", line)
 
 

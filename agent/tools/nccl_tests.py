@@ -13,12 +13,13 @@ from typing import Optional
 
 from agent.tools import ParseError
 from agent.tools._nvidia import complete
-from agent.tools._text import clean
+from agent.tools._text import clean, recognise
 from agent.tools.smi_errors import find_failure, refuse
 
 KIND = "nccl-tests"
 ARGV = ("all_reduce_perf", "-b", "8", "-e", "8G", "-f", "2")
 TIMEOUT_S = 600.0
+_SIGN = re.compile(r"nThread|NCCL|_perf\b|busbw")
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ _FAILURES = (
     (
         "mpi_error",
         "MPI could not start or run the ranks",
-        r"not enough slots|MPI_ABORT|MPI_Init.*fail|^(?:mpirun|mpiexec|prterun|srun)\b.*(?:unable|error|exited|fail)",
+        r"not enough slots|MPI_ABORT|MPI_Init.{0,300}fail"
+        r"|^(?:mpirun|mpiexec|prterun|srun)\b.*(?:unable|error|exited|fail)",
     ),
 )
 _FAILED = tuple((kind, message, re.compile(pattern, re.I)) for kind, message, pattern in _FAILURES)
@@ -77,6 +79,7 @@ _COUNT = re.compile(r"\d{1,18}")
 
 def parse(text: str) -> NcclTest:
     """One test's table. Failure texts, an unfinished last line and foreign text raise :class:`ParseError`."""
+    recognise(text, "nccl-tests", _SIGN)
     lines = [_plain(line) for line in clean(text).split("\n")]
     _check_failures(lines)
     counted = not any(line.startswith("#") and re.search(r"\berror\b", line) for line in lines)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from agent.tools import ParseError
-from agent.tools._text import clean
+from agent.tools._text import clean, recognise
 from agent.tools.smi_errors import LostGpu, find_failure, lost_gpu, refuse
 
 KIND = "nvlink"
 ARGV = ("nvidia-smi", "nvlink", "-s")
 TIMEOUT_S = 60.0
+_SIGN = re.compile(r"GPU ?\d")
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ _INACTIVE = re.compile(r"all links are inactive", re.I)
 
 def parse(text: str) -> NvlinkStatus:
     """The status of every GPU. No output at all raises ``empty``: it says nothing about links."""
+    recognise(text, "nvidia-smi nvlink", _SIGN)
     lines = [line.strip() for line in clean(text).split("\n")]
     blocks: list[tuple[str, list[str]]] = []
     lost: list[LostGpu] = []

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Optional
 
 from agent.tools import ParseError, _shell
-from agent.tools._text import clean, first_line
+from agent.tools._text import clean, first_line, recognise
 
 KIND = "ping"
 # Beyond count x interval: the answer to the last request and a name server that is slow.
 TIMEOUT_S = 20.0
+_SIGN = re.compile(r"(?i:ping)|ttl=|icmp")
 
 _FAILURES: tuple[tuple[str, str], ...] = (
     (
@@ -75,6 +76,7 @@ def parse(text: str) -> Ping:
     Raises :class:`ParseError`: ``name_error``, ``unreachable``, ``denied``, ``truncated`` (no or half a
     summary), ``several_results``, ``empty``, ``unparsable``.
     """
+    recognise(text, "ping", _SIGN)
     text = clean(text)
     if not text.strip():
         raise ParseError("empty", "no ping output: the text is empty")

@@ -144,7 +144,7 @@ def default_routes6(text: str) -> tuple[Route, ...]:
 
 def resolv_conf(text: str) -> tuple[str, ...]:
     """Name servers of ``/etc/resolv.conf`` in order; there may be none."""
-    return tuple(re.findall(r"^\s*nameserver\s+(\S+)", text, re.MULTILINE))
+    return tuple(re.findall(r"^[^\S\n]*nameserver[^\S\n]+(\S+)", text, re.MULTILINE))
 
 
 def process_cgroups(text: str) -> dict[str, str]:

@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from agent.tools import ParseError, _shell, _smart_text
-from agent.tools._text import clean, first_line, integer, mapping, objects, one_document, text_or_none
+from agent.tools._text import clean, first_line, integer, mapping, objects, one_document, recognise, text_or_none
 
 KIND = "smart"
 # A disk in standby takes seconds to answer; a dying one takes its time-outs.
 TIMEOUT_S = 60.0
+_SIGN = re.compile(r"smartctl|SMART")
 
 _FIXED = (
     "model", "serial", "protocol", "passed", "power_on_hours", "percentage_used", "bytes_written",
@@ -33,7 +34,7 @@ _FAILURES: tuple[tuple[str, str], ...] = (
         r"|Not supported|unsupported",
         "unsupported",
     ),
-    (r"No such device|No such file|open device.*failed|[Oo]pen failed|not a block", "open_failed"),
+    (r"No such device|No such file|open device.{0,300}failed|[Oo]pen failed|not a block", "open_failed"),
     (r"Input/output error", "io_error"),
     (r"unrecognized option|invalid option|INVALID ARGUMENT|UNRECOGNIZED OPTION", "option"),
     (r"STANDBY mode|SLEEP mode", "standby"),
@@ -78,8 +79,9 @@ def parse(text: str) -> Smart:
     Raises :class:`ParseError`: ``denied``, ``unsupported`` (a virtual disk, an unknown bridge),
     ``open_failed``, ``truncated``, ``standby``, ``empty``, ``unparsable``.
     """
+    recognise(text, "smartctl", _SIGN)
     text = clean(text)
-    if not re.search(r"^\s*\{", text, re.MULTILINE):
+    if not re.search(r"^[^\S\n]*\{", text, re.MULTILINE):
         return _from_report(text)
     document = one_document(text, "smartctl")
     run = document.get("smartctl")

@@ -7,13 +7,14 @@ Without a header the columns have no names but those that their contents prove (
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
 from agent.tools import ParseError
 from agent.tools._nvidia import Value, complete, plain, quantity, word
-from agent.tools._text import clean
+from agent.tools._text import clean, recognise
 from agent.tools.smi_errors import LostGpu, find_failure, lost_gpu, refuse
 
 KIND = "smi-csv"
@@ -37,6 +38,7 @@ COLUMNS = (
 )
 ARGV = ("nvidia-smi", f"--query-gpu={','.join(COLUMNS)}", "--format=csv")
 TIMEOUT_S = 60.0
+_SIGN = re.compile(r"GPU|NVIDIA|MiB|[a-z]\.[a-z]|_|%|\bindex\b|\d, \d")
 _SAMPLE = 2000
 
 
@@ -56,6 +58,7 @@ class SmiCsv:
 
 def parse(text: str, columns: Optional[Sequence[str]] = None) -> SmiCsv:
     """The table; ``columns`` names what was asked for where the header was switched off."""
+    recognise(text, "nvidia-smi --query-gpu", _SIGN)
     lines = [line.strip() for line in clean(text).split("\n")]
     if len(lines) > _SAMPLE + 1:  # a long foreign text is refused before all of it is looked at
         parse("\n".join(lines[:_SAMPLE]) + "\n", columns)
@@ -146,7 +149,8 @@ def _guess(rows: Sequence[Sequence[str]], text: str) -> list[str]:
     names = [_prove(i, column) or f"column{i + 1}" for i, column in enumerate(columns)]
     if not set(names) & {"name", "uuid", "pci.bus_id"} and not _measured(rows):
         raise refuse(text, "nvidia-smi --query-gpu")
-    return [name if names.count(name) == 1 else f"column{i + 1}" for i, name in enumerate(names)]
+    times = Counter(names)
+    return [name if times[name] == 1 else f"column{i + 1}" for i, name in enumerate(names)]
 
 
 def _measured(rows: Sequence[Sequence[str]]) -> bool:

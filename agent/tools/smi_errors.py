@@ -139,7 +139,9 @@ _FAILURES = tuple((kind, message, re.compile(pattern, re.I)) for kind, message, 
 _BUS = r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 # "GPU0000:A1:00.0" is a bus id glued to the word, so an index must be followed by a colon and a blank.
 _LOST = re.compile(
-    rf"device handle for GPU\s*(?:(?P<index>\d{{1,3}})(?=\s*:\s))?\s*:?\s*(?P<bus>{_BUS})?\s*:\s*(?P<why>\S.*)", re.I
+    rf"device handle for GPU\s{{0,8}}(?:(?P<index>\d{{1,3}})(?=\s{{0,8}}:\s))?\s{{0,8}}:?\s{{0,8}}(?P<bus>{_BUS})?"
+    r"\s{0,8}:\s{0,8}(?P<why>\S.*)",
+    re.I,
 )
 _LOOKED_AT = 64 * 1024  # failure texts are short; a long foreign text is not searched to its end
 

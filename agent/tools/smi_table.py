@@ -13,12 +13,13 @@ from typing import Any, Optional
 
 from agent.tools import ParseError
 from agent.tools._nvidia import Value, quantity, version, word
-from agent.tools._text import clean
+from agent.tools._text import clean, recognise
 from agent.tools.smi_errors import LostGpu, find_failure, lost_gpu, lost_gpus, refuse
 
 KIND = "smi-table"
 ARGV = ("nvidia-smi",)
 TIMEOUT_S = 60.0
+_SIGN = re.compile(r"NVIDIA-SMI")
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class SmiTable:
 
 def parse(text: str) -> SmiTable:
     """One output of plain nvidia-smi, with or without text around it."""
+    recognise(text, "nvidia-smi table", _SIGN)
     flat = clean(text)
     head = _HEAD.search(flat)
     if head is None:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Callable, Optional, TypeVar
 
 from agent.tools import ParseError
-from agent.tools._text import clean
+from agent.tools._text import clean, recognise
 from agent.tools.smi_errors import refuse
 
 KIND = "topo"
 ARGV = ("nvidia-smi", "topo", "-m")
 TIMEOUT_S = 60.0
+_SIGN = re.compile(r"GPU\d")
 
 LINKS = frozenset({"SYS", "SOC", "NODE", "PHB", "PXB", "PIX", "PSB"})
 """The PCIe paths, farthest first; ``NV<n>`` (n bonded NVLinks) comes beside them."""
@@ -50,11 +51,13 @@ class P2pStatus:
 
 def parse(text: str) -> Topology:
     """The matrix of ``topo -m`` or ``-mp``. ``topo -p2p`` raises ``p2p_status``."""
+    recognise(text, "nvidia-smi topo -m", _SIGN)
     return _only([_topology(_table(part, _is_link), part) for part in _parts(text)])
 
 
 def parse_p2p(text: str) -> P2pStatus:
     """The matrix of ``topo -p2p r`` (or w, n, a)."""
+    recognise(text, "nvidia-smi topo -p2p", _SIGN)
     tables = [_table(part, P2P_STATES.__contains__) for part in _parts(text)]
     return _only([P2pStatus(table.gpus, table.cells) for table in tables])
 
@@ -83,7 +86,7 @@ _GPU = re.compile(r"GPU\d{1,3}")
 _NIC = re.compile(r"(?!GPU)(?=\D{0,63}\d)[A-Za-z][\w.-]{1,63}")
 _FUSED_NAMES = re.compile(r"(?<=\d)(?=GPU\d|NIC\d|mlx\d_)")
 _P2P_TABLE = "a peer-to-peer status table (topo -p2p), not topo -m"
-_CODE = re.compile(r"\s*([A-Z][A-Z0-9]*#?)\s*=\s*(\S.*?)\s*")
+_CODE = re.compile(r"\s*([A-Z][A-Z0-9]*#?)\s*=\s*(\S.*)")
 _WHOLE_END = re.compile(r"(?:NVLinks|bridge|switch|NIC\d+: *\S+)\s*$")
 _NIC_NAME = re.compile(r"\s*(NIC\d{1,3}):\s*(\S+)\s*")
 
@@ -124,7 +127,7 @@ def _tidy(line: str) -> str:
 def _parts(text: str) -> list[_Part]:
     """The tables of a text; one that has none, or none that nvidia-smi would print, is refused."""
     lines = _lines(text)
-    headers = ((at, _header(line) or _lone_header(lines, at)) for at, line in enumerate(lines))
+    headers = ((at, _header(line) or _lone_header(lines, at)) for at, line in enumerate(lines) if "GPU" in line)
     starts = [(at, header) for at, header in headers if header]
     if not starts:
         raise _no_header(lines, text)
