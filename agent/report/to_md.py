@@ -16,7 +16,9 @@ from agent.text import Text, Translate, msg
 
 FORMAT = "md"
 EXTENSION = "md"
-_MARKUP = re.compile(r"([\\`*_{}\[\]()<>#+!|~&$@:-])")
+# No more than has to be: the text is also read, and pasted, as it is.
+_MARKUP = re.compile(r"([\\`*_\[\]<>#|~&$@]|:(?=[A-Za-z0-9_+-]+:)|(?<=www)\.|^[-+=])", re.IGNORECASE)
+_NUMBERED = re.compile(r"^(\d+)([.)])")
 _LONGEST = 600
 
 
@@ -29,7 +31,8 @@ def render(run: Run, folder: Optional[Path], translate: Translate, language: str
 
 def escaped(text: str) -> str:
     """No character of ``text`` is markup, a link or a mention."""
-    return _MARKUP.sub(r"\\\1", shortened(one_line(text), _LONGEST)).replace("://", r":\/\/")
+    plain = _MARKUP.sub(r"\\\1", shortened(one_line(text), _LONGEST)).replace("://", r":\/\/")
+    return _NUMBERED.sub(r"\1\\\2", plain)
 
 
 def _code(text: str) -> str:
