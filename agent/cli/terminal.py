@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Optional
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from agent.bench.step import TRAFFIC_CAP, Look
 from agent.model import Finding, Run, ScopeEntry
@@ -42,16 +43,34 @@ def _into_nothing() -> None:
     os.close(nothing)
 
 
-class Terminal:
-    """An observer that draws; ``live`` is a terminal that can show a moving bar."""
+class _Moving(Progress):
+    """A bar that also moves within a step, by the clock: a burn of ten minutes is not ten minutes of one picture."""
 
-    def __init__(self, translate: Translate, console: Optional[Console] = None) -> None:
+    def __init__(self, now: Callable[[], tuple[float, str]], *columns: ProgressColumn, console: Console) -> None:
+        self._now = now
+        super().__init__(*columns, console=console, transient=True)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        completed, left = self._now()
+        for task in self.task_ids:
+            self.update(task, completed=completed, left=left)
+        return super().get_renderables()
+
+
+class Terminal:
+    """An observer that draws; ``live`` is a terminal that can show a moving bar. ``clock`` gives seconds."""
+
+    def __init__(
+        self, translate: Translate, console: Optional[Console] = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.translate = translate
         self.console = console or _Console(highlight=False, soft_wrap=True)
         self.live = self.console.is_terminal
         self._bar: Optional[Progress] = None
         self._task: Optional[TaskID] = None
         self._done = 0.0
+        self._clock = clock
+        self._step: tuple[float, float] = (0.0, 0.0)  # when the running step began, and what it was planned to take
         self._plan = Plan(())
 
     def say(self, text: Text, style: str = "") -> None:
@@ -73,6 +92,8 @@ class Terminal:
     def begins(self, planned: Planned, look: Look) -> None:
         """A step starts: the bar's text, or a plain line."""
         words = self._step_words(planned, look)
+        if planned not in self._plan.aside:
+            self._step = (self._clock(), planned.cost.seconds if look.number == 1 else 0.0)
         if not self.live:
             self.raw(words)
             return
@@ -80,15 +101,13 @@ class Terminal:
             if self._bar is None:
                 self._open()
             if self._bar is not None and self._task is not None:
-                self._bar.update(self._task, description=escape(visible(words)), left=self._left())
+                self._bar.update(self._task, description=escape(visible(words)))
 
     def ended(self, planned: Planned, look: Look) -> None:
         """A step is over."""
         if look.number == 1 and planned not in self._plan.aside:
             self._done += planned.cost.seconds
-        with suppress(OSError):
-            if self._bar is not None and self._task is not None:
-                self._bar.update(self._task, completed=self._done, left=self._left())
+            self._step = (0.0, 0.0)
 
     def close(self) -> None:
         """Take the bar away."""
@@ -98,21 +117,24 @@ class Terminal:
         self._bar = None
 
     def _open(self) -> None:
-        self._bar = Progress(
+        self._bar = _Moving(
+            self._now,
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
             console=self.console,
-            transient=True,
         )
         total = max(self._plan.seconds - FACTS_S, 1.0)
         self._task = self._bar.add_task("", total=total, left="")
         self._bar.start()
 
-    def _left(self) -> str:
-        seconds = max(self._plan.seconds - FACTS_S - self._done, 0.0)
-        return msg("about {left} left", left=duration(seconds)).render(self.translate)
+    def _now(self) -> tuple[float, str]:
+        """Seconds of the plan that are over, and the rest in words; a step that lasts longer than planned waits."""
+        began, planned_s = self._step
+        over = self._done + min(max(self._clock() - began, 0.0), planned_s)
+        rest = max(self._plan.seconds - FACTS_S - over, 0.0)
+        return over, msg("about {left} left", left=duration(rest)).render(self.translate)
 
     def _step_words(self, planned: Planned, look: Look) -> str:
         names = [p.step.name for p in self._plan.steps]

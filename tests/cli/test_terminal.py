@@ -6,13 +6,16 @@ import os
 import shlex
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from agent.cli.terminal import plan_lines
+from agent.bench.step import Cost, Look, Step
+from agent.cli.terminal import Terminal, plan_lines
 from agent.model import ScopeEntry
-from agent.plan import Plan
+from agent.plan import Plan, Planned
 from agent.text import msg
 from tests.runs import CHECKOUT, FACTS_ONLY, WRITES, accept, contract, environment, until
 
@@ -86,3 +89,29 @@ def test_what_was_promised_and_found_is_said_once(tmp_path: Path) -> None:
     (line,) = [row for row in done.out.splitlines() if "cpu.vcpus" in row]
     assert line.count("promised") == 1
     assert line == f"✗ cpu.vcpus  promised 100000  measured {os.cpu_count()}"
+
+
+def drawn(at: float) -> str:
+    """The last picture of the bar, ``at`` seconds after a step of 100 s began; 200 s are planned."""
+    out, seconds = StringIO(), [1000.0]
+    console = Console(file=out, force_terminal=True, width=80, color_system=None)
+    terminal = Terminal(str, console, clock=lambda: seconds[0])
+    steps = tuple(
+        Planned(Step(name, (name,), "disk", lambda depth: Cost(100.0), lambda host, look: {}), "standard")
+        for name in ("disk[/a]", "disk[/b]")
+    )
+    terminal.planned(Plan(steps))
+    terminal.begins(steps[0], Look())
+    assert terminal._bar is not None
+    out.truncate(out.seek(0))
+    seconds[0] += at
+    terminal._bar.refresh()
+    shown = out.getvalue()
+    terminal.close()
+    return shown
+
+
+@pytest.mark.parametrize(("at", "left"), [(0.0, "3.3 min"), (50.0, "2.5 min"), (99.0, "1.7 min"), (500.0, "1.7 min")])
+def test_the_time_left_falls_while_a_step_runs(at: float, left: str) -> None:
+    """A step that takes longer than planned holds it up; it never promises an end that is not near."""
+    assert f"about {left} left" in drawn(at)
