@@ -183,6 +183,7 @@ def two_hosts(rate: Optional[str] = None, delay_ms: Optional[int] = None, spread
         for namespace in (near, far):
             _run("ip", "netns", "add", namespace)
             stack.callback(_run, "ip", "netns", "del", namespace)
+            stack.callback(_end_all, namespace)
         hosts = TwoHosts(near, far, "t0", folder, stack)
         _wire(hosts) if delay_ms is None else _delayed(hosts, f"{delay_ms}+{spread_ms}" if spread_ms else f"{delay_ms}")
         for namespace, addresses in ((near, NEAR), (far, FAR)):
@@ -233,6 +234,14 @@ def _no_names(own: Path) -> None:
     shutil.rmtree(own)
     with suppress(OSError):
         own.parent.rmdir()  # if it was ours alone
+
+
+def _end_all(namespace: str) -> None:
+    """Children of what was spawned, too: a shell that is killed leaves its own behind."""
+    done = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, env=_env(), check=False)
+    for pid in done.stdout.split():
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def _end_pid(path: Path) -> None:
