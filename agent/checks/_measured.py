@@ -17,6 +17,21 @@ from agent.model import Again, Attempt, Clause, Finding, Limit, Measurement, Ori
 from agent.text import Text, msg
 
 LimitOf = Callable[[str], Limit]
+CAPPED = msg("likely cause: power is capped at {enforced} W, this card's default is {default} W")
+HELD = msg("clocks held down by {causes}")
+MEANWHILE = msg("clocks held down meanwhile by {causes}")
+CAUSES = frozenset(text.template for text in (CAPPED, HELD, MEANWHILE))  # of a shortfall, wherever they are said
+# nvmlClocksEventReasons in words.
+HELD_BY: Mapping[str, Text] = {
+    "app_clocks": msg("clocks that somebody set"),
+    "sw_power_cap": msg("the power limit"),
+    "hw_slowdown": msg("hardware slowdown"),
+    "sync_boost": msg("the slowest of a group of cards"),
+    "sw_thermal": msg("temperature, by the driver"),
+    "hw_thermal": msg("temperature, by the hardware"),
+    "power_brake": msg("power brake: the server's power supply asked for it"),
+    "display_clocks": msg("a display"),
+}
 REPEATS = 3  # attempts until a wrong result is held to stay
 
 
@@ -113,12 +128,7 @@ def _cap(found: Finding, case: Case) -> tuple[Text, ...]:
     enforced, default = (known(gpu.any(f"power_{n}_w")) if gpu is not None else None for n in ("enforced", "default"))
     if enforced is None or default is None or enforced >= default - 1:
         return ()
-    said = msg(
-        "likely cause: power is capped at {enforced} W, this card's default is {default} W",
-        enforced=f"{enforced:g}",
-        default=f"{default:g}",
-    )
-    return (said,)
+    return (msg(CAPPED.template, enforced=f"{enforced:g}", default=f"{default:g}"),)
 
 
 def _held(found: Finding, case: Case) -> tuple[Text, ...]:
@@ -126,16 +136,21 @@ def _held(found: Finding, case: Case) -> tuple[Text, ...]:
     if not isinstance(taken, Measurement):
         return ()
     causes = throttle_causes(taken.attempts[-1])
-    return (msg("clocks held down meanwhile by {causes}", causes=causes),) if causes else ()
+    return (msg(MEANWHILE.template, causes=causes),) if causes else ()
 
 
-def throttle_causes(attempt: Attempt) -> str:
+def throttle_causes(attempt: Attempt) -> tuple[Text, ...]:
     """Mean shares of the time over the blocks, the largest first; idle is no cause. Empty where nothing is known."""
     rows = [b.conditions["throttle"] for b in attempt.blocks if b.conditions.get("throttle")]
     names = {name for row in rows for name in row if name != "idle"}
     means = {name: sum(row.get(name, 0.0) for row in rows) / len(attempt.blocks) for name in names}
     ordered = sorted(means.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {100 * share:.3g} %" for name, share in ordered)
+    return tuple(
+        msg(
+            "{cause} {share} % of the time ({bit})", cause=HELD_BY.get(name, name), share=f"{100 * share:.3g}", bit=name
+        )
+        for name, share in ordered
+    )
 
 
 def wrong_result(found: Finding, case: Case) -> Finding:

@@ -10,7 +10,7 @@ from agent.bench.burn import DURATION_S, BurnStep
 from agent.bench.step import Step
 from agent.checks._api import Case
 from agent.checks._judge import REASONS, fact, limit_of, rate, unreadable
-from agent.checks._measured import load_dtype, subjects, throttle_causes, tools, whose_work, wrong_result
+from agent.checks._measured import HELD, load_dtype, subjects, throttle_causes, tools, whose_work, wrong_result
 from agent.grammar import Section, duration, percent, temperature
 from agent.model import Clause, Finding, Measurement
 from agent.reading import Known, Missing
@@ -93,5 +93,5 @@ def _cause(case: Case, subject: Optional[str]) -> Optional[Text]:
             continue
         causes = throttle_causes(taken.attempts[-1])
         if causes:
-            return msg("clocks held down by {causes}", causes=causes)
+            return msg(HELD.template, causes=causes)
     return None

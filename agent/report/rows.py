@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 from urllib.parse import quote
 
+from agent.checks._measured import CAUSES
 from agent.model import Finding, Limit, Run
 from agent.report import byhand, industry, looks, numbers
 from agent.report.claims import Formula, claim
@@ -45,13 +46,17 @@ class Extras:
 
 @dataclass(frozen=True)
 class Subject:
-    """One subject of a row. ``gap`` is the distance to the promise in words, empty where there is none."""
+    """One subject of a row. ``gap`` is the distance to the promise in words, empty where there is none.
+
+    ``why`` is its own reason, empty where all subjects of the row share one.
+    """
 
     label: str
     measured: str
     interval: str
     gap: str
     evidence: tuple[Link, ...]
+    why: str
 
 
 @dataclass(frozen=True)
@@ -95,8 +100,8 @@ class Row:
 
     @property
     def differ(self) -> bool:
-        """Whether something else was measured on its subjects than the row says."""
-        return self.several and any(s.measured != self.measured for s in self.subjects)
+        """Whether something else was measured on its subjects, or for another reason, than the row says."""
+        return self.several and any(s.measured != self.measured or s.why for s in self.subjects)
 
     @property
     def many(self) -> bool:
@@ -244,7 +249,7 @@ def _claim(group: list[Finding], run: Run, translate: Translate, known: Extras) 
     return say(found, translate) if found else ""
 
 
-def _subject(f: Finding, labels: Mapping[str, str], translate: Translate, known: Extras) -> Subject:
+def _subject(f: Finding, labels: Mapping[str, str], translate: Translate, known: Extras, shared: bool) -> Subject:
     label = label_of(f.subject, labels)
     return Subject(
         label=label,
@@ -252,7 +257,12 @@ def _subject(f: Finding, labels: Mapping[str, str], translate: Translate, known:
         interval=shortened(_interval(f), 120),
         gap=gap(f, translate),
         evidence=links(f.evidence, known),
+        why="" if shared else _why(f, translate),
     )
+
+
+def _why(f: Finding, translate: Translate) -> str:
+    return say(f.reason, translate).replace(">= ", "≥ ").replace("<= ", "≤ ")
 
 
 def _interval(f: Finding) -> str:
@@ -285,9 +295,14 @@ def _row(group: list[Finding], run: Run, translate: Translate, known: Extras) ->
     first = group[0]
     labels = gpu_labels(run)
     look = looks.of_outcome(first.outcome, first.severity)
-    subjects = tuple(_subject(f, labels, translate, known) for f in group)
+    reasons = list(dict.fromkeys(_why(f, translate) for f in group))
+    subjects = tuple(_subject(f, labels, translate, known, len(reasons) == 1) for f in group)
     single = len(group) == 1
-    why = say(first.reason, translate).replace(">= ", "≥ ").replace("<= ", "≤ ")
+    causes = tuple(dict.fromkeys(say(c, translate) for f in group for c in _causes(f)))
+    why = reasons[0]
+    if len(reasons) > 1:
+        why = msg("{why} (and {n} other reasons)", why=why, n=len(reasons) - 1).render(translate)
+    why = "; ".join((why, *(c for c in causes if c not in why)))
     measured = shortened(_span(group, translate), _LONGEST_WORDS)
     promised = shortened(numbers.promise(first.promised), _LONGEST_WORDS)
     distance = _gap_span(group, translate)
@@ -295,6 +310,7 @@ def _row(group: list[Finding], run: Run, translate: Translate, known: Extras) ->
     where = subjects[0].label if single else msg("{n} places", n=len(group))
     # Against "none" or "new" a count says little: why it was broken says which fault it is.
     numeric = all(numbers.is_number(f.measured) for f in group) and any(c.isdigit() for c in promised)
+    said = _said(promised, measured if numeric else "", distance, why).render(translate)
     return Row(
         key=shortened(one_line(first.clause), 200),
         title=name,
@@ -310,7 +326,7 @@ def _row(group: list[Finding], run: Run, translate: Translate, known: Extras) ->
         word=look.word.render(translate),
         code=shortened(one_line(first.reason_code), 80),
         why=why,
-        notes=tuple(dict.fromkeys(say(n, translate) for f in group for n in f.notes)),
+        notes=tuple(dict.fromkeys(say(n, translate) for f in group for n in f.notes if n.template not in CAUSES)),
         grant=say(first.grant, translate) if first.grant else "",
         remedy=shortened(visible(first.remedy or ""), _LONGEST_WORDS),
         claim=_claim(group, run, translate, known),
@@ -320,8 +336,19 @@ def _row(group: list[Finding], run: Run, translate: Translate, known: Extras) ->
         subjects=subjects,
         places=msg("{n} places", n=len(subjects)).render(translate),
         name=msg("{title} ({where})", title=name, where=where).render(translate) if where else name,
-        said=_said(promised, measured if numeric else "", distance, why).render(translate),
+        said="; ".join((said, *(c for c in causes if c not in said))),
     )
+
+
+def _causes(f: Finding) -> Iterator[Text]:
+    """What a check says of why a promise was missed: in a note, or as a part of its reason."""
+    waiting: list[Any] = [f.reason, *f.notes] if f.outcome == "fail" else []
+    while waiting:
+        text = waiting.pop(0)
+        if isinstance(text, Text):
+            if text.template in CAUSES:
+                yield text
+            waiting += [value for _, value in text.args]
 
 
 def _said(promised: str, number: str, distance: str, why: str) -> Text:

@@ -174,8 +174,8 @@ def test_thermal_throttling_names_its_bits_and_their_share(tmp_path: Path) -> No
     assert (once[B].outcome, once[B].again) == ("inconclusive", "repeat")
     assert [twice[A].outcome, twice[B].outcome] == ["pass", "fail"]
     assert twice[B].measured == pytest.approx(30, abs=1)
-    assert "hw_thermal 30.1 %" in str(twice[B].reason)
-    assert "sw_power_cap 100 %" in str(twice[B].reason)
+    assert "temperature, by the hardware 30.1 % of the time (hw_thermal)" in str(twice[B].reason)
+    assert "the power limit 100 % of the time (sw_power_cap)" in str(twice[B].reason)
 
 
 @pytest.mark.parametrize(("bit", "name"), [(0x8, "hw_slowdown"), (0x20, "sw_thermal"), (0x80, "power_brake")])
@@ -350,7 +350,9 @@ def test_a_shortfall_names_what_held_the_card_down() -> None:
     key = f"gemm.bf16@{A}"
     found = Finding(key, "gemm.bf16", "fail", "breach", "", "below-limit", msg("x"), A, measurements=(key,))
     case = Case(Contract((), b"", ""), {}, {key: Measurement(key, "TFLOPS", "median of block medians", (attempt,), A)})
-    assert [str(n) for n in likely_cause(found, case).notes] == ["clocks held down meanwhile by hw_thermal 25 %"]
+    assert [str(n) for n in likely_cause(found, case).notes] == [
+        "clocks held down meanwhile by temperature, by the hardware 25 % of the time (hw_thermal)"
+    ]
 
 
 # ---------------------------------------------------------------- steps and parsing
@@ -434,7 +436,7 @@ def test_clocks_that_stay_low_twice_are_held(tmp_path: Path) -> None:
     assert mixed is not None
     assert (once.outcome, once.again) == ("inconclusive", "repeat")
     assert (twice.outcome, mixed.outcome) == ("fail", "inconclusive")
-    assert "1410 of 1980 MHz, held down by app_clocks 100 %" in str(twice.reason)
+    assert "1410 of 1980 MHz, held down by clocks that somebody set 100 % of the time (app_clocks)" in str(twice.reason)
 
 
 def test_without_a_load_clocks_are_not_judged_here(tmp_path: Path) -> None:
