@@ -301,7 +301,7 @@ def _row(group: list[Finding], run: Run, translate: Translate, known: Extras) ->
     causes = tuple(dict.fromkeys(say(c, translate) for f in group for c in _causes(f)))
     why = reasons[0]
     if len(reasons) > 1:
-        why = msg("{why} (and {n} other reasons)", why=why, n=len(reasons) - 1).render(translate)
+        why = msg("{why} (other reasons: {n})", why=why, n=len(reasons) - 1).render(translate)
     why = "; ".join((why, *(c for c in causes if c not in why)))
     measured = shortened(_span(group, translate), _LONGEST_WORDS)
     promised = shortened(numbers.promise(first.promised), _LONGEST_WORDS)

@@ -103,7 +103,8 @@ def _row(row: Row, translate: Translate) -> Iterable[str]:
     if row.differ:
         for s in row.subjects:
             spread = f" ({escaped(s.interval)})" if s.interval else ""
-            yield _cells("", escaped(s.label), "", escaped(s.measured) + spread, escaped(s.gap), "", _links(s.evidence))
+            yield _cells("", escaped(s.label), "", escaped(s.measured) + spread, escaped(s.gap), escaped(s.why),
+                         _links(s.evidence))  # fmt: skip
 
 
 def _where(row: Row) -> str:

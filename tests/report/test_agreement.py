@@ -28,6 +28,7 @@ from agent.report.view import partial
 from agent.result import from_json, to_json
 from agent.text import msg, translator
 from agent.verdict import fold, headline
+from tests.fakenode import judging, wrong
 from tests.report import told
 from tests.report.samples import CASES, Case, sample_run, write_evidence
 
@@ -199,6 +200,27 @@ def _counts(run: Run, written: dict[str, str]) -> None:
 def test_every_format_tells_the_same(case: Case, language: str, tmp_path: Path) -> None:
     write_evidence(tmp_path)
     check(sample_run(case), tmp_path, language)
+
+
+@pytest.mark.parametrize("name", ["8 H100", "NICs far away", "450 W cap", "Xid 48", "container without root"])
+def test_every_format_tells_the_same_of_a_node(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = judging.run(wrong.CASES[name], tmp_path, monkeypatch)
+    for language in LANGUAGES:
+        check(run, tmp_path / "run", language)
+
+
+def test_each_place_has_its_own_reason() -> None:
+    """Two cards broke one promise for two reasons: neither is told for the other, in no format."""
+    run = sample_run("rejected")
+    first, second = (
+        Finding(f"gpu.xid@{slot}", "gpu.xid", "fail", "breach", "none", "xid", msg("Xid {n}", n=n), slot, 1)
+        for slot, n in (("0000:1b:00.0", 48), ("0000:3d:00.0", 79))
+    )
+    (row,) = rows(run, (first, second), str)
+    assert [s.why for s in row.subjects] == ["Xid 48", "Xid 79"]
+    assert row.why == "Xid 48 (other reasons: 1)"
+    both = (first, second)
+    check(replace(run, findings=both, headline=headline(both), verdict=fold(both)), None, "en")
 
 
 # ---- near the limit

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from typing import Any, Optional
 from xml.etree import ElementTree
@@ -126,9 +126,11 @@ def of_html(page: str, run: Run) -> dict[str, Told]:
         where = more.first("p", "where")
         if table is not None:
             for line in table.all("tr"):
-                inner = [_text(c) for c in (*line.all("th"), *line.all("td"))]
-                if len(inner) == 4 and line.first("td") is not None:
-                    _put(found, key, inner[0], run, told, inner[1], inner[2])
+                inner = list(line.all("td"))
+                if inner:
+                    own = replace(told, why=_text(inner[0].first("small")) or told.why)
+                    measured = _text(inner[0])[: -len(own.why)] if inner[0].first("small") else _text(inner[0])
+                    _put(found, key, _text(line.first("th")), run, own, measured, _text(inner[1]))
         elif where is not None:
             for label in where.all("span"):
                 _put(found, key, label.text, run, told, told.measured, spans[0] if spans else "")
@@ -197,7 +199,7 @@ def of_md(text: str, run: Run) -> dict[str, Told]:
         else:
             assert row is not None
             measured, interval = _spread(cells[3])
-            _put(found, row[0], cells[1], run, row[2], measured, interval)
+            _put(found, row[0], cells[1], run, replace(row[2], why=cells[5] or row[2].why), measured, interval)
     return found
 
 
