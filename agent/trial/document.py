@@ -14,6 +14,7 @@ from agent import __version__, resources
 from agent.model import Finding
 from agent.report import looks, numbers
 from agent.report.clean import one_line, visible
+from agent.report.names import title
 from agent.report.phrases import PROFILES, STATES
 from agent.text import Text, Translate, msg
 from agent.trial.judge import FALSE_FAIL, Judged, Series, Trial, local_hour, needed
@@ -27,6 +28,7 @@ SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not-asked": "·", N
 TONES = {"pass": "good", "fail": "bad", "inconclusive": "open"}
 VERDICTS = {"accepted": msg("accepted"), "rejected": msg("rejected"), "inconclusive": msg("inconclusive")}
 WIDTH, HEIGHT, MARGIN = 640.0, 120.0, 8.0
+LEFT = 84.0  # where the pictures begin: the numbers of the scale stand before it
 
 Data = dict[str, Any]
 
@@ -318,6 +320,8 @@ def _html(data: Data, translate: Translate, language: str) -> str:
         judged=lambda word: _worded(VERDICTS, word, translate),
         state=lambda word: _worded(STATES, word, translate),
         share=_share,
+        middle=_middle,
+        title=lambda key: title(key.partition("@")[0], translate),
         style=style,
         lang={"zh": "zh-Hans"}.get(language, language),
     )
@@ -328,15 +332,20 @@ def _harmless(value: Any) -> Any:
 
 
 def chart(series: Mapping[str, Any], runs: int, translate: Translate = str) -> Data:
-    """Coordinates of a picture of 640 × 120: each run's interval as a bar, its value as a dot, the limit as a line."""
+    """Coordinates of a picture of 640 × 120: each run's interval as a bar, its value as a dot, the limit as a line.
+
+    ``high`` and ``low``: the numbers at the ends of the scale, which begins at ``left``.
+    """
     points = series["points"]
     ends = [end for p in points for end in p["interval"]] + ([] if series["limit"] is None else [series["limit"]])
     low, high = min(ends), max(ends)
+    top, bottom = (_number(end, dict(series), translate) for end in (high, low))
     room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
+    ends_of = (low, high)
     low, high = low - room, high + room
 
     def across(run: int) -> float:
-        return round(MARGIN + (WIDTH - 2 * MARGIN) * (run - 0.5) / max(1, runs), 1)
+        return round(LEFT + (WIDTH - LEFT - MARGIN) * (run - 0.5) / max(1, runs), 1)
 
     def down(value: float) -> float:
         return float(round(MARGIN + (HEIGHT - 2 * MARGIN) * (high - value) / (high - low), 1))
@@ -344,6 +353,9 @@ def chart(series: Mapping[str, Any], runs: int, translate: Translate = str) -> D
     return {
         "width": WIDTH,
         "height": HEIGHT,
+        "left": LEFT,
+        "high": {"y": down(ends_of[1]), "text": top},
+        "low": {"y": down(ends_of[0]), "text": bottom},
         "limit": None if series["limit"] is None else down(series["limit"]),
         "dots": [
             {
