@@ -11,6 +11,7 @@ from typing import Any, Optional
 from agent.model import Finding, Limit
 from agent.quantity import DIGITS, digits_apart, format_quantity
 from agent.report.clean import one_line
+from agent.report.phrases import phrase
 from agent.text import Text, Translate, msg
 
 NONE = "—"
@@ -76,7 +77,7 @@ def quantity(value: Any, unit: str, translate: Translate, beside: Iterable[float
     if isinstance(value, (list, tuple)):
         return ", ".join(quantity(v, unit, translate) for v in value)
     if not is_number(value):
-        return NONE if isinstance(value, float) else one_line(str(value))
+        return NONE if isinstance(value, float) else phrase(str(value), translate)
     if unit in _LONG and abs(value) >= 1000:
         return format_quantity(value, unit, beside).replace(" ", _NARROW)
     factor, unit = readable(value, unit)

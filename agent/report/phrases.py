@@ -24,6 +24,17 @@ _PHRASES: tuple[Text, ...] = (
     msg("{low} lowest–{high} highest of {n} rounds, {sure}", low=0, high=0, n=0, sure=0),
     msg("exact binomial (Clopper–Pearson), {k} of {n}, {sure}", k=0, n=0, sure=0),
     msg("gamma interval of {n} blocks, {sure}", n=0, sure=0),
+    # What checks found, in words of ours.
+    msg("whole"),
+    msg("part of a card or shared"),
+    msg("new"),
+    msg("used"),
+    msg("of another lot"),
+    msg("all pairs"),
+    msg("{n} of {m} pairs", n=0, m=0),
+    msg("on"),
+    msg("off"),
+    msg("unlimited"),
 )
 # The catalogue holds ordinals as sentences of their own: "2nd" is no word that a template could inflect.
 _ORDINALS = (msg("2nd"), msg("3rd"), msg("4th"), msg("5th"), msg("6th"))

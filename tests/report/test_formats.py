@@ -85,6 +85,12 @@ def test_txt_of_a_node_where_everything_is_broken() -> None:
     assert text.splitlines()[-1].startswith("run digest")
 
 
+def test_words_of_ours_are_said_in_the_language_of_the_report() -> None:
+    chinese = {"whole": "整卡", "{n} of {m} pairs": "{m} 对中的 {n} 对"}
+    said = [numbers.quantity(v, "", lambda t: chinese.get(t, t)) for v in ("whole", "7 of 56 pairs", "NVIDIA H100")]
+    assert said == ["整卡", "56 对中的 7 对", "NVIDIA H100"]
+
+
 def test_csv_opens_without_formulas() -> None:
     text = report.render(sample_run("hostile"), "csv")
     table = list(csv.reader(io.StringIO(text)))
