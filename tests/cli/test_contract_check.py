@@ -34,3 +34,9 @@ def test_a_model_that_is_known_is_not_talked_about(tmp_path: Path) -> None:
 def test_a_network_without_a_far_end(tmp_path: Path) -> None:
     note, _ = checked(tmp_path, "network: {name: wan, download: 1 Gbps, dedicated: yes}\n")
     assert note.startswith("contract.yaml:2: network[wan].download: cannot be measured without a far end of yours")
+
+
+def test_the_nearest_models_by_their_names_too(tmp_path: Path) -> None:
+    done = accept("gpus", "H100 SMX", "--lang", "en", cwd=tmp_path)
+    assert done.code == 2
+    assert "the nearest are h100-sxm5-80gb, " in done.err

@@ -46,7 +46,8 @@ def command(name: Optional[str], as_json: bool, lang: Optional[str]) -> None:
 
 
 def _unknown(name: str, known: Catalogue, language: str) -> None:
-    near = get_close_matches(name.lower(), [m.id for m in known.models], 3, 0.5)
+    called = {word.lower(): m.id for m in known.models for word in (m.id, m.title)}
+    near = tuple(dict.fromkeys(called[word] for word in get_close_matches(name.lower(), list(called), 4, 0.5)))[:3]
     if near:
         fail_text(msg("the catalogue has no “{name}”; the nearest are {near}", name=name, near=near), language)
     fail_text(msg("the catalogue has no “{name}”", name=name), language)
