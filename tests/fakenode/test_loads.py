@@ -184,3 +184,16 @@ def test_a_throttled_burn_names_bits_and_time(tmp_path: Path, monkeypatch: pytes
     assert others == ["pass"] * 3
     for text in (ended.report("txt"), ended.page, ended.report("md")):
         assert "temperature, by the hardware 100 % of the time (hw_thermal)" in text.replace("\\", "")
+
+
+def test_a_lost_card_is_not_among_those_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the head of every report says of a server with seven cards that answer."""
+    node = wrong.lost(healthy.h100())
+    ended = ran(tmp_path, monkeypatch, node, PROMISES.format(model="H100 SXM5 80GB", count=8, more=""))
+    head = f"7 × {models.H100_SXM.name} (7 of 8 GPUs answer; silent: {node.cards[3].slot})"
+    for text in (ended.report("txt"), ended.page, ended.report("md")):
+        assert head in text.replace("\\", "")
+        assert f"8 × {models.H100_SXM.name}" not in text.replace("\\", "")
+    gpus = json.loads(ended.report("json"))["node"]["gpus"]
+    assert [g["slot"] for g in gpus if g.get("answers") is False] == [node.cards[3].slot]
+    assert len(gpus) == 8
