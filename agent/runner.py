@@ -101,15 +101,28 @@ def _listed(keys: Optional[frozenset[str]]) -> Optional[list[str]]:
 
 
 def default_folder(runs: Path, hostname: str) -> Path:
-    """``accept-runs/<UTC time>-<host>``, free of characters that a shell or a file system would mind."""
+    """``accept-runs/<UTC time>-<host>``, new, and free of characters that a shell or a file system would mind.
+
+    It is made at once, so that two runs that begin in the same second have two folders.
+    """
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     host = re.sub(r"[^A-Za-z0-9.-]+", "-", hostname).strip("-.")[:40] or "host"
     folder = runs / f"{stamp}-{host}"
     number = 2
-    while folder.exists():
+    while not _made(folder):
         folder = runs / f"{stamp}-{host}-{number}"
         number += 1
     return folder
+
+
+def _made(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return folder.parent.is_file()  # there create() says what is wrong
+    except OSError:
+        return True  # likewise
+    return True
 
 
 def create(

@@ -196,6 +196,6 @@ def day(written: str, language: str) -> str:
 
 
 def seconds_between(start: Optional[str], end: Optional[str]) -> Optional[float]:
-    """Seconds from one time of the result to another, None if either is missing."""
+    """Seconds from one time of the result to another; None if either is missing or the clock was set back meanwhile."""
     first, last = parsed(start), parsed(end)
-    return (last - first).total_seconds() if first and last else None
+    return (last - first).total_seconds() if first and last and last >= first else None

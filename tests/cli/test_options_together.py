@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs import accept, contract, findings, result
+from agent.runner import default_folder
+from tests.runs import accept, contract, findings, result, start
 
 TWO = "version: 1\ncontract: {id: T-1}\ncpu: {vcpus: '>= 1'}\nmemory: {size: '>= 100 MB'}\n"
 MORE = TWO + "software: {python: '>= 3.0'}\n"
@@ -161,3 +162,20 @@ def test_a_verdict_over_a_part_says_so_in_every_format(place: Path, tmp_path: Pa
     shown = accept("report", "part", "--format", name, cwd=tmp_path).out.replace("\\", "")
     sign = 'name="scope" value="partial"' if name == "junit" else "Parts of the contract were left out of this run."
     assert sign in shown
+
+
+def test_two_runs_that_begin_at_once_have_two_folders_and_two_numbers(place: Path, tmp_path: Path) -> None:
+    args = ("run", str(place / "two.yaml"), "--profile", "facts")
+    both = [start(*args, cwd=tmp_path) for _ in range(3)]
+    assert [p.wait(240) for p in both] == [0, 0, 0]
+    folders = [p for p in (tmp_path / "accept-runs").iterdir() if p.is_dir()]
+    assert len(folders) == 3
+    assert sorted(result(p)["attempt"]["number"] for p in folders) == [1, 2, 3]
+    assert all(untouched(p, tmp_path) for p in folders)
+
+
+def test_a_name_that_is_taken_is_not_taken_again(tmp_path: Path) -> None:
+    names = {default_folder(tmp_path, "node").name for _ in range(5)}
+    assert len(names) == 5
+    (tmp_path / "file").touch()
+    assert default_folder(tmp_path / "file", "node").parent == tmp_path / "file"

@@ -85,6 +85,16 @@ def test_txt_of_a_node_where_everything_is_broken() -> None:
     assert text.splitlines()[-1].startswith("run digest")
 
 
+@pytest.mark.parametrize("name", ["html", "md", "txt", "junit", "prom", "csv"])
+def test_a_clock_that_was_set_back_gives_no_negative_time(name: str) -> None:
+    run = replace(sample_run("accepted"), started_at="2026-11-30T12:04:11Z", finished_at="2026-11-30T11:00:00Z")
+    text = report.render(run, name)
+    assert not re.search(r"-38\d\d|-3851|−3851", text)
+    assert "accept_duration_seconds" not in text
+    if name == "junit":
+        assert ' time="0"' in text
+
+
 def test_words_of_ours_are_said_in_the_language_of_the_report() -> None:
     chinese = {"whole": "整卡", "{n} of {m} pairs": "{m} 对中的 {n} 对"}
     said = [numbers.quantity(v, "", lambda t: chinese.get(t, t)) for v in ("whole", "7 of 56 pairs", "NVIDIA H100")]
