@@ -343,6 +343,10 @@ def _broken_sentence(row: rows.Row) -> Text:
 _OURS = frozenset({"shortened", "left-out", "needs-load", "interrupted"})
 
 
+# Reasons that lie in the measurement: the vendor cannot say more of them than we.
+_AGAIN = frozenset({"above-physical-limit", "wrong-result", "unstable", "too-close", "fail-not-repeated", "disturbed"})
+
+
 def _asked(run: Run, parts: _Parts, translate: Translate, known: rows.Extras) -> Iterable[str]:
     """What the vendor is asked to do, each thing once; last what is ours to do."""
     broken = rows.rows(run, parts.broken, translate, known)
@@ -365,13 +369,18 @@ def _asked(run: Run, parts: _Parts, translate: Translate, known: rows.Extras) ->
         if grant
     ]
     mute = granted.get("", [])
-    theirs, ours = (_titles(r for r in mute if (r.code in _OURS) == own) for own in (False, True))
+    theirs, ours, again = (
+        _titles(r for r in mute if (r.code in _OURS, r.code in _AGAIN) == whose)
+        for whose in ((False, False), (True, False), (False, True))
+    )
     if theirs:
         asked.append(
             msg("Say why this could not be measured, and make it measurable: {what}.", what=theirs).render(translate)
         )
     if ours:
         asked.append(msg("Ours to do: measure in full ({what}).", what=ours).render(translate))
+    if again:
+        asked.append(msg("Ours to do: measure again ({what}).", what=again).render(translate))
     return dict.fromkeys(asked)
 
 

@@ -153,6 +153,9 @@ def test_an_impossible_result_is_void_and_says_why(tmp_path: Path, monkeypatch: 
         plain = text.replace("\\", "")
         assert "700 GB/s is above the 300 GB/s of the links, and the switch does not reduce" in plain
     assert "700 GB/s 超过链路上限 300 GB/s" in ended.report("txt", "zh")
+    # A number that cannot be true is nothing that the vendor could explain.
+    assert "Ours to do: measure again (All-reduce" in ended.report("txt")
+    assert "Say why" not in ended.report("txt")
 
 
 def test_a_capped_card_names_the_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
