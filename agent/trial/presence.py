@@ -58,25 +58,35 @@ def this_boot() -> Optional[Boot]:
 
 
 def spans(folder: Path) -> tuple[Span, ...]:
-    """What was recorded in a trial folder, () where nothing was."""
+    """What was recorded in a trial folder, () where nothing was. ValueError where that cannot be read."""
     try:
         data = read_json(folder / FILE)
     except FileNotFoundError:
         return ()
-    return tuple(
-        Span(
-            s["boot"], moment(s["started"]), moment(s["first"]), moment(s["last"]),
-            tuple(Step(moment(t["at"]), float(t["by_s"])) for t in s.get("clock_steps", ())),
-        )
-        for s in data["spans"]
-    )  # fmt: skip
+    try:
+        return tuple(
+            Span(
+                s["boot"], moment(s["started"]), moment(s["first"]), moment(s["last"]),
+                tuple(Step(moment(t["at"]), float(t["by_s"])) for t in s.get("clock_steps", ())),
+            )
+            for s in data["spans"]
+        )  # fmt: skip
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{FILE} has another shape: {error!r}") from error
 
 
 def seen(folder: Path, now: datetime, boot: Optional[Boot]) -> None:
-    """Record that this boot is up at ``now``. OSError where the folder cannot be written."""
+    """Record that this boot is up at ``now``. OSError where the folder cannot be written.
+
+    A record that cannot be read is put aside, and the next one begins now: the trial goes on.
+    """
     if boot is None:
         return
-    known = spans(folder)
+    try:
+        known = spans(folder)
+    except ValueError:
+        (folder / FILE).replace(folder / f"{FILE}.broken")
+        known = ()
     if known and known[-1].boot == boot.id:
         known = (*known[:-1], _again(known[-1], now, boot))
     else:

@@ -85,11 +85,17 @@ def load_runs(folder: Path) -> tuple[tuple[TrialRun, ...], tuple[Unread, ...]]:
     """Every run below a folder, in the order of the folders' names, which begin with number or time."""
     runs: list[TrialRun] = []
     unread: list[Unread] = []
+    known: dict[str, str] = {}  # folders by run: a copy would let one breach count as two
     folders = (p for p in folder.iterdir() if p.is_dir() and ((p / RESULT).exists() or (p / JOB).exists()))
     with _no_collection():
         for run in sorted(folders):
             try:
-                runs.append(run_of(run.name, read_json(run / RESULT, _without_samples)))
+                data = read_json(run / RESULT, _without_samples)
+                first = known.setdefault(str(data["run_id"]), run.name)
+                if first != run.name:
+                    unread.append(Unread(run.name, msg("the same run as {folder}, which counts once", folder=first)))
+                    continue
+                runs.append(run_of(run.name, data))
             except FileNotFoundError:
                 unread.append(Unread(run.name, msg("no result.json")))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

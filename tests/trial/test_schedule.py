@@ -245,3 +245,10 @@ def test_down_time_is_from_the_last_sight_to_the_next_start(tmp_path: Path) -> N
     assert outage.seconds == 3600
     assert presence.share_up(found) == pytest.approx(0.95)
     assert presence.share_up(found, forgiven=[0]) == 1.0
+
+
+def test_a_broken_record_of_the_boots_is_put_aside_and_the_trial_goes_on(tmp_path: Path) -> None:
+    (tmp_path / presence.FILE).write_text("{broken")
+    presence.seen(tmp_path, START, Boot("a", 100))
+    assert [span.boot for span in presence.spans(tmp_path)] == ["a"]
+    assert (tmp_path / f"{presence.FILE}.broken").read_text() == "{broken"

@@ -19,7 +19,7 @@ from agent.evidence import write_atomic
 from agent.model import Attempt, Block, Finding, Limit, Measurement, Run, Scope, Session
 from agent.result import dumps, to_json
 from agent.text import msg
-from agent.trial import document, schedule
+from agent.trial import document, presence, schedule
 from agent.trial.judge import judge
 from agent.trial.runs import _without_samples, load_runs, run_of
 from tests.fakenode import healthy
@@ -272,3 +272,48 @@ def test_leaving_samples_out_changes_nothing_else() -> None:
     assert len(_without_samples(text)) < len(text)
     assert trimmed["run_id"] == whole["run_id"]
     assert run_of("0003", trimmed) == run_of("0003", whole)
+
+
+def test_a_copy_of_a_run_does_not_break_a_promise_twice(tmp_path: Path) -> None:
+    """Chance explains one breach of a measured promise, not two: the same run under another name is still one."""
+    limit = Limit(">=", 475.0, "Mbit/s", 0.05)
+    broken = Finding(
+        KEY, KEY, "fail", "breach", ">= 500", "x", msg("{n} is short", n=1), limit=limit, measurements=(KEY,)
+    )
+    folder = folder_of(tmp_path, 20)
+    sha256 = load_contract(folder / "contract.yaml", grammars()).sha256
+    for name in ("0005", "0105", "0205", "0305"):
+        (folder / name).mkdir(exist_ok=True)
+        write_atomic(folder / name / "result.json", dumps(to_json(made(5, sha256, findings=(broken,)))).encode())
+    done = accept("trial", "report", str(folder), "--format", "json", cwd=tmp_path)
+    assert done.code == 3, done.said
+    data = json.loads(done.out)
+    assert [u["folder"] for u in data["unread"]] == ["0105", "0205", "0305"]
+    assert {u["why"] for u in data["unread"]} == {"the same run as 0005, which counts once"}
+    assert len(data["runs"]) == 20
+    (found,) = [f for f in data["findings"] if f["id"] == KEY]
+    assert (found["outcome"], found["reason_code"], found["runs"]) == ("inconclusive", "unstable", [6])
+
+
+@pytest.mark.parametrize("text", ["{broken", "[]", '{"spans": [{"boot": 1}]}', '{"spans": 3}'])
+def test_a_broken_record_of_the_boots_is_one_line(tmp_path: Path, text: str) -> None:
+    folder = folder_of(tmp_path, 3)
+    (folder / presence.FILE).write_text(text)
+    done = accept("trial", "report", str(folder), cwd=tmp_path)
+    assert done.code == 2
+    assert presence.FILE in done.err
+    assert "Traceback" not in done.err
+
+
+def test_reasons_are_told_in_the_language_of_the_reader(tmp_path: Path) -> None:
+    """Of runs that were made in English."""
+    short = Finding("cpu.vcpus", "cpu.vcpus", "fail", "breach", ">= 8", "below-limit", msg("not measured"), measured=2)
+    folder = folder_of(tmp_path, 3, findings=(short,))
+    done = accept("trial", "report", str(folder), "--format", "md", "--lang", "zh", cwd=tmp_path)
+    assert done.code == 1, done.said
+    (row,) = [line for line in done.out.splitlines() if line.startswith("| cpu.vcpus")]
+    assert "未达标" in row
+    assert "未测" in row
+    assert "measured" not in row
+    assert "fail" not in row
+    assert not [word for word in ("standard", "rejected", "accepted") if f"| {word} |" in done.out]

@@ -404,7 +404,11 @@ def report_command(
     others = tuple(Unread(r.folder, msg("another contract")) for r in runs if r.contract_sha256 != contract.sha256)
     runs, unread = tuple(r for r in runs if r.contract_sha256 == contract.sha256), (*unread, *others)
     try:
-        trial = judge(runs, contract, plan, unread, presence.spans(folder), own_restart)
+        up = presence.spans(folder)
+    except (OSError, ValueError) as error:
+        fail_text(msg("{file} of this trial cannot be read: {error}", file=presence.FILE, error=str(error)), language)
+    try:
+        trial = judge(runs, contract, plan, unread, up, own_restart)
     except NothingJudged:
         fail_text(msg("no run in {folder} judged this contract", folder=str(folder)), language, Exit.AGENT_FAILED)
     except ScheduleError as error:
