@@ -41,6 +41,11 @@ _ORDINALS = (msg("2nd"), msg("3rd"), msg("4th"), msg("5th"), msg("6th"))
 _HOLE = re.compile(r"\\\{(\w+)\\\}")
 
 
+VERDICTS: dict[str, Text] = {
+    "accepted": msg("accepted"),
+    "rejected": msg("rejected"),
+    "inconclusive": msg("inconclusive"),
+}
 PROFILES: dict[str, Text] = {
     "facts": msg("facts only"),
     "quick": msg("quick"),

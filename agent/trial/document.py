@@ -15,7 +15,7 @@ from agent.model import Finding
 from agent.report import looks, numbers
 from agent.report.clean import one_line, visible
 from agent.report.names import title
-from agent.report.phrases import PROFILES, STATES
+from agent.report.phrases import PROFILES, STATES, VERDICTS
 from agent.text import Text, Translate, msg
 from agent.trial.judge import FALSE_FAIL, Judged, Series, Trial, local_hour, needed
 from agent.trial.runs import TrialRun
@@ -26,7 +26,6 @@ FORMATS = ("html", "md", "json")
 NOT_IN_RUN = "–"
 SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not-asked": "·", NOT_IN_RUN: "·"}
 TONES = {"pass": "good", "fail": "bad", "inconclusive": "open"}
-VERDICTS = {"accepted": msg("accepted"), "rejected": msg("rejected"), "inconclusive": msg("inconclusive")}
 WIDTH, HEIGHT, MARGIN = 640.0, 120.0, 8.0
 LEFT = 84.0  # where the pictures begin: the numbers of the scale stand before it
 

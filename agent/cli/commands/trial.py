@@ -38,7 +38,7 @@ from agent.model import Contract
 from agent.plan import Options, Plan
 from agent.quantity import format_quantity
 from agent.reading import Known
-from agent.report.phrases import STATES
+from agent.report.phrases import STATES, VERDICTS
 from agent.runner import CONTRACT, RunError, begin_session, create, enter, execute, finish, live_host
 from agent.text import Text, msg
 from agent.trial import document, presence, schedule, timer
@@ -447,7 +447,7 @@ def _write_all(folder: Path, trial: Trial, terminal: Terminal, language: str) ->
     for kind in document.FORMATS:
         text = document.render(trial, kind, terminal.translate, language)
         emit(text, folder / f"trial.{kind}" if kind != "json" else folder / "trial-report.json")
-    terminal.say(msg("trial {verdict}: {headline}", verdict=document.VERDICTS[trial.verdict], headline=trial.headline))
+    terminal.say(msg("trial {verdict}: {headline}", verdict=VERDICTS[trial.verdict], headline=trial.headline))
     for judged in trial.judged:
         if judged.finding.outcome != "pass":
             terminal.say(msg("  {id}: {why}", id=judged.finding.id, why=judged.finding.reason))
