@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.fakenode.node import Node
 
-_LASTS_S = 2.4
+LASTS_S = {"allreduce": 0.3, "gemm": 2.4, "burn": 2.4}  # long enough for telemetry where that is judged
 _PROGRAM = '''
 import json, os, sys, time
 from datetime import datetime, timezone
@@ -45,7 +45,7 @@ spans = []
 if "--request" in words:
     for _ in range(12):
         begun = now()
-        time.sleep(LASTS / 12)
+        time.sleep(LASTS[name] / 12)
         spans.append((begun, now()))
 with open(words["--result"] + ".tmp", "w") as out:
     json.dump(timed(answer, spans), out)
@@ -56,7 +56,7 @@ os.rename(words["--result"] + ".tmp", words["--result"])
 def python(folder: Path, node: Node, **workers: Mapping[str, Any]) -> str:
     """The path of an interpreter; ``workers``: what each leaves, beside what all of them say."""
     folder.mkdir(parents=True)
-    (folder / "prepared.py").write_text(_PROGRAM.replace("LASTS", str(_LASTS_S)), encoding="utf-8")
+    (folder / "prepared.py").write_text(_PROGRAM.replace("LASTS", repr(LASTS_S)), encoding="utf-8")
     script = folder / "python"
     script.write_text(f'#!/bin/sh\nexec {sys.executable} -I {folder / "prepared.py"} "$@"\n', encoding="utf-8")
     script.chmod(0o755)
@@ -120,10 +120,10 @@ def gemm(rates: Mapping[int, float], dtype: str = "bf16") -> dict[str, Any]:
 
 def burn(node: Node, rate: float = 700.0) -> dict[str, Any]:
     """Twelve stretches of the same rate on all cards."""
+    lasted = [LASTS_S["burn"] / 48] * 4
     stretches = [
-        {"rates": [rate] * 4, "seconds": [_LASTS_S / 48] * 4, "max_error": 0.01, "row_error": 0.01, "correct": True,
-         "at": block}
+        {"rates": [rate] * 4, "seconds": lasted, "max_error": 0.01, "row_error": 0.01, "correct": True, "at": block}
         for block in range(12)
-    ]  # fmt: skip
+    ]
     cards = [{"index": c.index, "light": {"at": 0}, "blocks": stretches} for c in node.cards]
     return {"dtype": "bf16", "shape": [8192, 8192, 8192], "burn": cards}
