@@ -173,6 +173,11 @@ def fact(
     if compare is compare_versions and not version_key(str(value)):
         detail = msg("“{text}” is no version", text=str(value)[:60])
         return unreadable(clause, Missing("unparsable", detail, reading.evidence), subject, notes=notes)
+    if isinstance(value, float) and not math.isfinite(value) and shown is None:
+        # 1e400 in a tool's JSON is read as infinity, which would keep every promise of at least.
+        return unreadable(
+            clause, Missing("unparsable", REASONS["not-a-number"], reading.evidence), subject, notes=notes
+        )
     if isinstance(value, (int, float)) and not isinstance(value, bool) and unit and promise.unit:
         value = convert(float(value), unit, promise.unit)
     kept = compare(promise, value)
