@@ -18,7 +18,7 @@ from agent.tools.xid import sxid_class, xid_class
 
 KIND = "dmesg"
 TIMEOUT_S = 20.0
-_SIGN = re.compile(r"NVRM|kern|\[[ \d.+<>]+\]|\d\d:\d\d:\d\d|\d,\d+,\d+,[-\w,=]{0,60};")
+_SIGN = re.compile(r"NVRM|kern|\[[ \d.+<>]+\]|\d\d:\d\d:\d\d|\d,\d+,\d{4,},")
 
 _ADDRESS = r"[0-9a-fA-F]{2,8}:[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2})?(?:\.[0-7])?"
 _XID = re.compile(rf"NVRM: Xid(?: \((?:PCI:)?({_ADDRESS})([^)]*)\))?:\s*(\d{{1,9}}),\s*(.*)$")
