@@ -109,7 +109,8 @@ def test_a_compressing_file_system_does_not_make_a_disk_fast(tmp_path: Path) -> 
         by_dd = looked(tmp_path / "dd", made.path, NoFio, write=">= 25 MB/s")
     for finding in (*by_fio.values(), *by_dd.values()):
         assert finding.outcome == "pass", finding
-        assert finding.measured == pytest.approx(RATE / 1e6, rel=0.25)
+        # A throttle lets the first bytes of a short write pass; still far from what zeros seem to reach.
+        assert finding.measured == pytest.approx(RATE / 1e6, rel=0.5)
 
 
 def test_what_was_compressed_away_does_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
