@@ -18,7 +18,7 @@ FORMAT = "md"
 EXTENSION = "md"
 # No more than has to be: the text is also read, and pasted, as it is.
 _MARKUP = re.compile(r"([\\`*_\[\]<>#|~&$@]|:(?=[A-Za-z0-9_+-]+:)|(?<=www)\.|^[-+=])", re.IGNORECASE)
-_NUMBERED = re.compile(r"^(\d+)([.)])")
+_NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _LONGEST = 600
 
 
