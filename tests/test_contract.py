@@ -62,6 +62,7 @@ def test_settings_are_typed() -> None:
     assert clause(contract, "network[public].upload").settings == {
         "name": "public",
         "servers": ("203.0.113.9:5201", "198.51.100.7:5201"),
+        "udp_rate": 12_500_000.0,
     }
     assert clause(contract, "fleet.allreduce.busbw").settings == {"allreduce.nodes": (2, 4, "all")}
     assert clause(contract, "workload.within").settings == {

@@ -29,6 +29,7 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import lru_cache
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Optional
 from urllib.parse import quote, urlsplit
@@ -302,12 +303,24 @@ def measure(state: State, seconds: float, max_bytes: int) -> dict[str, Any]:
     }
 
 
+def ask_names_once() -> None:
+    """How long a name takes is no part of a rate: connections that are opened again do not wait for it again."""
+    asked, one_at_a_time = lru_cache(maxsize=None)(socket.getaddrinfo), threading.Lock()
+
+    def getaddrinfo(*arguments: Any, **named: Any) -> Any:
+        with one_at_a_time:
+            return asked(*arguments, **named)
+
+    socket.getaddrinfo = getaddrinfo
+
+
 def main(url: str, endpoint: str, connections: int, warmup: float, seconds: float, cap: int, timeout: float) -> Any:
     answer: dict[str, Any] = {"bytes": None, "seconds": None, "series": [], "capped": False, "cpu_share": None}
     try:
         target = target_of(url, endpoint)
     except ValueError as error:
         return {**answer, "errors": [str(error)], "refused": True, "proxy": None, "objects": 0, "left": []}
+    ask_names_once()
     state = State(target, connections, timeout)
     threads = [threading.Thread(target=upload, args=(state, n), daemon=True) for n in range(connections)]
     for thread in threads:

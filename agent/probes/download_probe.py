@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+from functools import lru_cache
 from http.client import HTTPException
 from typing import Any, Optional
 from urllib.error import HTTPError, URLError
@@ -106,7 +107,19 @@ def measure(state: State, seconds: float, max_bytes: int) -> dict[str, Any]:
     }
 
 
+def ask_names_once() -> None:
+    """How long a name takes is no part of a rate: connections that are opened again do not wait for it again."""
+    asked, one_at_a_time = lru_cache(maxsize=None)(socket.getaddrinfo), threading.Lock()
+
+    def getaddrinfo(*arguments: Any, **named: Any) -> Any:
+        with one_at_a_time:
+            return asked(*arguments, **named)
+
+    socket.getaddrinfo = getaddrinfo
+
+
 def main(url: str, connections: int, warmup: float, seconds: float, max_bytes: int, timeout: float) -> dict[str, Any]:
+    ask_names_once()
     state = State(connections)
     for number in range(connections):
         threading.Thread(target=fetch, args=(state, number, url, timeout), daemon=True).start()
