@@ -44,7 +44,7 @@ types: $(VENV)/developed ## mypy --strict, for Python 3.9
 	@$(BIN)/mypy
 
 test: $(VENV)/developed ## run the tests; what is skipped is counted with its reason
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 perf: $(VENV)/developed ## print the figures of the statistics and of the tools' overhead
 	@for what in simulate_stats simulate_nodes simulate_trial gemm_ratio allreduce_ratio telemetry_rate watch_cost facts_overhead fio_ratio \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Optional
 
@@ -13,6 +14,7 @@ from agent import host as host_module
 from agent.checks import families
 from agent.contract import load
 from agent.runner import judge_again
+from tests import media
 from tests.runs import FACTS_ONLY, accept, contract, findings, needs_fio, result
 
 
@@ -164,13 +166,16 @@ def test_judging_with_another_contract(kept: tuple[int, Path], tmp_path: Path) -
 @needs_fio
 @pytest.mark.fio
 def test_a_short_disk_test_is_judged_again_the_same(tmp_path: Path) -> None:
-    text = "version: 1\ndisk: [{path: ., read: '>= 1 MB/s', write: '>= 900 TB/s'}]\n"
-    code, folder = run(tmp_path, text, "--profile", "quick", "--yes")
+    with ExitStack() as stack:
+        # A disk of its own where root can make one: tests beside this one write to the disk under us.
+        path = stack.enter_context(media.disk(400 << 20)).path if media.unavailable() is None else "."
+        text = f"version: 1\ndisk: [{{path: {path}, read: '>= 1 MB/s', write: '>= 900 TB/s'}}]\n"
+        code, folder = run(tmp_path, text, "--profile", "quick", "--yes")
     found = findings(folder)
-    assert found["disk[.].read"]["reason_code"] == "shortened"
-    assert found["disk[.].write"]["outcome"] == "fail"
+    assert found[f"disk[{path}].read"]["reason_code"] == "shortened"
+    assert found[f"disk[{path}].write"]["outcome"] == "fail"
     assert code == 1
-    write = next(m for m in result(folder)["measurements"] if m["id"].startswith("disk[.].write"))
+    write = next(m for m in result(folder)["measurements"] if m["id"].startswith(f"disk[{path}].write"))
     assert len(write["attempts"]) == 2
     done = accept("judge", "contract.yaml", "run", "--out", "judged", cwd=tmp_path)
     assert done.code == 1

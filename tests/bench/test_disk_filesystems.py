@@ -156,8 +156,9 @@ def test_a_mirror_of_two_devices_on_one_disk(tmp_path: Path) -> None:
     assert len(facts.media.value) == 2
     assert (found["raid"].outcome, found["raid"].measured) == ("fail", f"RAID 1 on {facts.raid.value.one_disk}")
     assert "with it all is lost" in str(found["raid"].reason)
-    for name in ("write", "read", "size"):
-        assert found[name].outcome == "pass", found[name]
+    # btrfs reads a part through its cache, now and then more than a tenth: then the rate is none of the disk.
+    for name in ("write", "size") if found["read"].reason_code == "page-cache" else ("write", "read", "size"):
+        assert found[name].outcome == "pass", f"{found[name].reason_code}: {found[name].reason}"
 
 
 def test_a_stripe_is_as_large_as_both(tmp_path: Path) -> None:
