@@ -33,7 +33,9 @@ CPU_KEY = "gemm.{}@device 0"
 
 def step(dtype: str, python: Optional[str] = None, **settings: Any) -> GemmStep:
     chosen = interpreter(python, settings.pop("devices", ())) if python else interpreter()
-    return GemmStep(dtype, chosen, **{"device": "cpu", "effort": EFFORTS, "shapes": SMALL, **settings})
+    return GemmStep(
+        dtype, chosen, **{"device": "cpu", "effort": EFFORTS, "shapes": SMALL, "common": SMALL[0], **settings}
+    )
 
 
 def taken(results: Mapping[str, Result], key: str) -> Taken:
